@@ -1,11 +1,11 @@
-"""The engine room: streams into Spark, and from Spark back to the broker.
+"""The Spark connector for Penstock and RabbitMQ, a lake of Parquet tables, and a flow runner.
 
     from penstock_spark import register
 
     register(spark)
     messages = spark.readStream.format("penstock").option("url", …).option("streams", …).load()
 
-`docs/spark.md` is the connector's page.
+`docs/spark.md` describes the connector, `docs/pipeline.md` flows and the lake.
 """
 
 from penstock_spark.connector.source import register

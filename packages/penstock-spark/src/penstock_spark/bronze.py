@@ -1,11 +1,13 @@
-"""Bronze: every message as it came, kept before anything is made of it.
+"""Bronze: every message as received, stored before it is processed.
 
-What later steps see is read from bronze, not from the stream: a batch that is replayed is, to the
-last byte, the one that was live, and a stream is read once however many tables are made of it.
-Spark says which messages are a batch and gives them to workers, which write the files themselves.
+Flows read bronze, not the stream: a replayed batch is identical to the live one, and a stream is
+read once for all tables. Spark assigns the messages of a batch to workers, which write the files.
+The log entry of a batch has the next offset of every stream, so bronze alone determines where to
+continue if the checkpoint is lost.
 
-Every batch's entry says how far each stream has been kept. So bronze alone tells where to go on,
-should the checkpoint be lost (`batch_processor.py`).
+A flow that needs rows uses `batch.messages`. One whose workers need whole columns uses
+`BronzeFiles`: reading a few columns with Arrow costs a fraction of passing the same rows through
+Spark, so every task may read the whole batch and select its part.
 """
 
 from __future__ import annotations
@@ -35,21 +37,19 @@ MESSAGES_TABLE: Final = "bronze.messages"
 MESSAGES_SCHEMA: Final = pa.schema(
     [*ARROW_TYPES.items(), ("day", pa.date32()), ("batch", pa.int32())]
 )
-#: Microseconds, at the end of the year 9999.
+#: Microseconds: the end of the year 9999.
 _MAX_TIMESTAMP: Final = 253_402_300_800_000_000
-#: The time of a batch, which Spark keeps in its checkpoint: the same at every try.
+#: The time of a batch. It is in Spark's checkpoint and so the same in every attempt.
 _BATCH_TIME: Final = "now"
 
 
 @dataclass(frozen=True, slots=True)
 class BronzeBatch:
-    """A batch as bronze has it."""
-
     batch: int
     rows: int
     files: tuple[DataFile, ...]
-    ends: Mapping[str, int]  #: the next offset of every stream, as of this batch
-    newest: datetime | None  #: when its last message came
+    ends: Mapping[str, int]  #: the next offset of every stream after this batch
+    newest: datetime | None  #: the time of its newest message
 
     @classmethod
     def of(cls, entry: TableLogEntry) -> BronzeBatch:
@@ -60,7 +60,7 @@ class BronzeBatch:
 
 
 def load_messages(reader: DataStreamReader) -> DataFrame:
-    """The streams as the engine reads them: many messages a row, and the time of the batch."""
+    """The streams in packed form: many messages per row, and the time of the batch."""
     from pyspark.sql.functions import current_timestamp
 
     return (
@@ -69,17 +69,17 @@ def load_messages(reader: DataStreamReader) -> DataFrame:
 
 
 def write_batch(lake: Lake, batch: int, arrived: DataFrame) -> BronzeBatch:
-    """Write a batch of what arrives; a job of Spark's."""
+    """Write a batch of messages; runs a Spark job."""
     table = lake.table(MESSAGES_TABLE)
-    # An earlier try of this batch knows as well as the batch before, whose entry may be compacted.
+    # The entry of the previous batch may be compacted; then an earlier attempt of this one is used.
     known = last_batch(lake, batch)
     seen = StreamPositions(dict(known.ends) if known is not None else {})
     files: list[DataFile] = []
     work = _BronzeWriter(table.stage(batch), batch)
-    for row in arrived.mapInArrow(work, "told STRING").collect():
-        told = json.loads(row.told)
-        files += (DataFile(**file) for file in told["files"])
-        seen.join(told["ends"], told["newest_ms"])
+    for row in arrived.mapInArrow(work, "report STRING").collect():
+        report = json.loads(row.report)
+        files += (DataFile(**file) for file in report["files"])
+        seen.join(report["ends"], report["newest_ms"])
     facts = {"ends": seen.ends, "newest_ms": seen.newest_ms}
     return BronzeBatch.of(
         table.commit(batch, sorted(files, key=lambda file: file.path), MESSAGES_SCHEMA, facts)
@@ -87,9 +87,9 @@ def write_batch(lake: Lake, batch: int, arrived: DataFrame) -> BronzeBatch:
 
 
 def last_batch(lake: Lake, up_to: int | None = None) -> BronzeBatch | None:
-    """The last batch that is kept, or that one or the last before it.
+    """The last batch, or the last one up to a number.
 
-    The very last has its entry whatever is compacted.
+    Compaction never removes the entry of the very last.
     """
     log = lake.table(MESSAGES_TABLE).log
     for batch in reversed(log.batches()):
@@ -100,13 +100,12 @@ def last_batch(lake: Lake, up_to: int | None = None) -> BronzeBatch | None:
 
 @dataclass(slots=True)
 class StreamPositions:
-    """Where each stream ends, and when the last message came."""
+    """The next offset of each stream, and the time of the newest message."""
 
     ends: dict[str, int] = field(default_factory=dict)
     newest_ms: int | None = None
 
     def add(self, messages: pa.Table) -> None:
-        """Messages, whole runs of a stream as a rule."""
         found = messages.select(["stream", "offset"]).group_by("stream")
         ends = found.aggregate([("offset", "max")]).to_pylist()
         newest = int(pc.max(messages["timestamp"]).cast(pa.int64()).as_py()) // 1000
@@ -121,38 +120,34 @@ class StreamPositions:
 
 @dataclass(frozen=True, slots=True)
 class _BronzeWriter:
-    """What a task does with what arrives: files, and one row that tells of them."""
+    """A task: writes files and returns one row that describes them."""
 
-    draft: StagedBatch
+    staged: StagedBatch
     batch: int
 
     def __call__(self, arrived: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writing = self.draft.open_writer(MESSAGES_SCHEMA)
+        writer = self.staged.open_writer(MESSAGES_SCHEMA)
         seen = StreamPositions()
         for rows in arrived:
             for now, value in zip(rows[_BATCH_TIME], rows[PACKED_COLUMN], strict=True):
                 for messages in unpack_messages(value):
                     if len(messages):
                         table = add_timestamps(messages, now, self.batch)
-                        writing.add(table)
+                        writer.add(table)
                         seen.add(table)
-        told: dict[str, Any] = {"files": [asdict(file) for file in writing.close()]}
-        told |= {"ends": seen.ends, "newest_ms": seen.newest_ms}
-        yield pa.RecordBatch.from_pydict({"told": [json.dumps(told)]})
+        report: dict[str, Any] = {"files": [asdict(file) for file in writer.close()]}
+        report |= {"ends": seen.ends, "newest_ms": seen.newest_ms}
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)]})
 
 
 def add_timestamps(messages: pa.RecordBatch, now: pa.TimestampScalar, batch: int) -> pa.Table:
-    """Messages with a time and a day each.
-
-    A broker that does not tell when a message came, or hands on what a publisher made up and no
-    calendar has, leaves the time of the batch.
-    """
+    """Add the day and the batch; replace a missing or invalid timestamp by the batch's time."""
     times = messages["timestamp"]
     least, most = pc.min_max(times.cast(pa.int64())).values()
     if times.null_count or least.as_py() < 0 or most.as_py() >= _MAX_TIMESTAMP:
-        moments = times.cast(pa.int64())
-        there = pc.and_(pc.greater_equal(moments, 0), pc.less(moments, _MAX_TIMESTAMP))
-        times = pc.if_else(there.fill_null(False), times, now.cast(times.type))
+        times_us = times.cast(pa.int64())
+        valid = pc.and_(pc.greater_equal(times_us, 0), pc.less(times_us, _MAX_TIMESTAMP))
+        times = pc.if_else(valid.fill_null(False), times, now.cast(times.type))
     columns = {name: messages[name] for name in messages.schema.names}
     columns |= {
         "timestamp": times,
@@ -162,33 +157,26 @@ def add_timestamps(messages: pa.RecordBatch, now: pa.TimestampScalar, batch: int
     return pa.table(columns, MESSAGES_SCHEMA)
 
 
-# The messages of a batch where they lie: files of bronze, which workers may read themselves.
-#
-# A flow that asks Spark for rows has `batch.messages`. One whose workers want whole columns has the
-# files as well: reading a few columns of them with Arrow takes a fraction of what it takes to bring
-# the same rows to Python through Spark, so little that every task may read all of a batch and take
-# what is its own.
-
-#: Many rows have the same.
+#: Columns with few distinct values.
 _DICTIONARY_COLUMNS: Final = ("stream", "exchange", "routing_key")
 
 
 @dataclass(frozen=True, slots=True)
 class BronzeFiles:
-    """All messages of some files of bronze, or those of them that are wanted. Picklable."""
+    """The messages in some files of bronze, or a part of them. Picklable."""
 
     folder: Path
     files: tuple[DataFile, ...]
-    since: int = 0  #: of this batch and later
-    until: datetime | None = None  #: that came before
+    since: int = 0  #: this batch and later ones
+    until: datetime | None = None  #: messages before this time
 
     @property
     def whole(self) -> bool:
-        """Whether all that is in the files is wanted."""
+        """Whether all messages in the files are selected."""
         return self.until is None and all(file.first >= self.since for file in self.files)
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """File by file; names are dictionaries, and columns without any value are left out."""
+        """The tables of the files; columns without any value are omitted."""
         for file in self.files:
             with pq.ParquetFile(
                 self.folder / file.path, read_dictionary=_DICTIONARY_COLUMNS
@@ -196,10 +184,10 @@ class BronzeFiles:
                 wanted = [name for name in columns if not _is_all_null(opened.metadata, name)]
                 also = [] if self.whole else [n for n in ("batch", "timestamp") if n not in wanted]
                 rows = opened.read([*wanted, *also], use_threads=False)
-            yield rows if self.whole else self._wanted(rows).select(wanted)
+            yield rows if self.whole else self._select(rows).select(wanted)
 
     def frame(self, spark: SparkSession, table: LakeTable) -> DataFrame:
-        """The same through Spark."""
+        """The same as a DataFrame."""
         from pyspark.sql.functions import col, lit
 
         messages = table.read(spark, files=self.files)
@@ -209,7 +197,7 @@ class BronzeFiles:
             messages = messages.filter(col("timestamp") < lit(self.until))
         return messages
 
-    def _wanted(self, rows: pa.Table) -> pa.Table:
+    def _select(self, rows: pa.Table) -> pa.Table:
         wanted = pc.greater_equal(rows["batch"], self.since)
         if self.until is not None:
             moment = pa.scalar(self.until, rows["timestamp"].type)
@@ -218,14 +206,15 @@ class BronzeFiles:
 
 
 def _is_all_null(metadata: pq.FileMetaData, name: str) -> bool:
-    """Whether the file says of a column that it has nothing but nulls."""
+    """Whether a column has only nulls, according to the statistics of the file."""
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
-        for place in range(row_group.num_columns):
-            column = row_group.column(place)
+        for index in range(row_group.num_columns):
+            column = row_group.column(index)
             if column.path_in_schema.partition(".")[0] != name:
                 continue
-            told = column.statistics
-            if told is None or told.null_count is None or told.null_count < column.num_values:
+            statistics = column.statistics
+            nulls = None if statistics is None else statistics.null_count
+            if nulls is None or nulls < column.num_values:
                 return False
     return True

@@ -1,12 +1,11 @@
-"""Many small files into few large ones, while batches are written and others read.
+"""Compaction: merges the small files of batches into large ones, while others write and read.
 
-A query that answers within a second or two writes thousands of small files an hour. Compaction
-rewrites a day's, of each stream where these lie apart, into files of about `TARGET_FILE_BYTES`, and
-publishes them by one entry that stands for the batches they came from (`lake/log.py`); killed at
-any point, it has happened or it has not. Files that have left a table stay for `GRACE_SECONDS`, for
-readers that know them. Files from before streams lay apart are parted by it.
-
-The last batch of a table is left alone: it is the one that may be written again.
+A query with a latency of seconds writes thousands of small files per hour. Compaction rewrites
+those of a day (in bronze, of a stream's day) into files of about `TARGET_FILE_BYTES` and publishes
+them by one log entry that replaces the batches' entries (`lake/log.py`): a killed compaction has
+either happened or not. Replaced files stay for `GRACE_SECONDS`, for readers that have planned
+to read them. Files with several streams are split. The last batch of a table is left alone, because
+it may be written again.
 """
 
 from __future__ import annotations
@@ -34,14 +33,12 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 TARGET_FILE_BYTES: Final = 128 * MiB
-#: How long a reader may take to finish with what it planned to read.
+#: How long a reader may take after it has planned its files.
 GRACE_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What became of a day of a table."""
-
     table: str
     day: str
     rows: int
@@ -57,7 +54,7 @@ def compact(
     target: int = TARGET_FILE_BYTES,
     grace: float = GRACE_SECONDS,
 ) -> list[CompactionResult]:
-    """Compact all tables of a flow, all days or some. The lock on its files is the caller's."""
+    """Compact the tables of a flow. The caller holds the files lock."""
     done = []
     for table in lake.tables():
         done += compact_table(spark, table, days, target)
@@ -76,30 +73,30 @@ def compact_table(
         return []
     through = entries[-1].batch - 1
     settled = [entry for entry in entries if entry.batch <= through]
-    standing = table.log.compactions()
+    compacted = table.log.compactions()
     done = []
     for day in sorted(
-        {file.day for file in (*_uncompacted_files(settled), *_files_to_split(table, standing))}
+        {file.day for file in (*_uncompacted_files(settled), *_files_to_split(table, compacted))}
     ):
         if days is not None and not days[0].isoformat() <= day <= days[1].isoformat():
             continue
-        before = standing.get(day, CompactionEntry(day, -1, ()))
+        before = compacted.get(day, CompactionEntry(day, -1, ()))
         fresh = [file for file in _uncompacted_files(settled, before.through) if file.day == day]
-        kept = _large_files(table, before.files, target)
-        merged = {*before.files, *fresh} - {*kept}
+        large = _large_files(table, before.files, target)
+        merged = {*before.files, *fresh} - {*large}
         if not fresh and not any(_has_many_streams(table, file) for file in merged):
             continue
         made = (_rewrite(spark, table, part) for part in _file_groups(merged, target))
-        files = (*kept, *(file for part in made for file in part))
-        here = {file.path for file in files}
-        gone = [file for file in merged if file.path not in here]
+        files = (*large, *(file for part in made for file in part))
+        paths = {file.path for file in files}
+        gone = [file for file in merged if file.path not in paths]
         table.mark_unused(gone)
-        standing[day] = CompactionEntry(day, through, files)
-        table.log.publish(standing[day])
+        compacted[day] = CompactionEntry(day, through, files)
+        table.log.publish(compacted[day])
         if gone:
             rows, old = sum(file.rows for file in files), len(before.files) + len(fresh)
             done.append(CompactionResult(table.name, day, rows, old, len(files)))
-    _remove_entries(table, settled, standing)
+    _remove_entries(table, settled, compacted)
     return done
 
 
@@ -107,22 +104,22 @@ def _uncompacted_files(entries: Iterable[TableLogEntry], after: int = -1) -> Ite
     return (file for entry in entries if entry.batch > after for file in entry.files)
 
 
-def _files_to_split(table: LakeTable, standing: dict[str, CompactionEntry]) -> Iterator[DataFile]:
+def _files_to_split(table: LakeTable, compacted: dict[str, CompactionEntry]) -> Iterator[DataFile]:
     return (
-        file for each in standing.values() for file in each.files if _has_many_streams(table, file)
+        file for each in compacted.values() for file in each.files if _has_many_streams(table, file)
     )
 
 
 def _has_many_streams(table: LakeTable, file: DataFile) -> bool:
-    """Whether it is from before the table's streams lay apart."""
+    """Whether the file was written before the table had files per stream."""
     return table.by_stream and file.stream is None
 
 
 def _large_files(table: LakeTable, files: Sequence[DataFile], target: int) -> list[DataFile]:
-    """Those that are as they should be.
+    """Files that need no rewriting.
 
-    What was made of the same batches is judged as one: if one stream's files were rewritten with
-    later batches and another's not, there would be no place between batches to part them at.
+    Files of the same batches are judged together: if only some of them were merged with later
+    batches, there would be no boundary between batches.
     """
     sizes: Counter[tuple[int, int]] = Counter()
     for file in files:
@@ -135,7 +132,7 @@ def _large_files(table: LakeTable, files: Sequence[DataFile], target: int) -> li
 
 
 def _file_groups(files: Iterable[DataFile], target: int) -> Iterator[list[DataFile]]:
-    """Oldest first, as many together as make about the size; no batch is in two of them."""
+    """Groups of about the target size, oldest first; no batch is in two groups."""
     part: list[DataFile] = []
     size, last = 0, -1
     for file in sorted(files, key=lambda file: (file.first, file.last, file.path)):
@@ -150,7 +147,7 @@ def _file_groups(files: Iterable[DataFile], target: int) -> Iterator[list[DataFi
 
 
 def _rewrite(spark: SparkSession, table: LakeTable, files: Sequence[DataFile]) -> list[DataFile]:
-    """One file of several, or one for each stream; all say that they are of the same batches."""
+    """Merge files into one, or one per stream, with a common range of batches."""
     first, last = min(file.first for file in files), max(file.last for file in files)
     made: list[DataFile] = []
     for stream, held, frame in _by_stream(spark, table, files):
@@ -160,7 +157,7 @@ def _rewrite(spark: SparkSession, table: LakeTable, files: Sequence[DataFile]) -
         rows = frame().coalesce(1)
         order = [name for name in (STREAM_COLUMN, "offset") if name in rows.columns]
         if order:
-            # Neighbours alike: smaller files, and readers of a range skip what they do not want.
+            # Sorted files are smaller, and readers of a range skip row groups.
             rows = rows.sortWithinPartitions(*order)
         made += table.write_files(rows, f"{first}-{last}", first, last, stream)
     wanted, found = (sum(file.rows for file in each) for each in (files, made))
@@ -172,9 +169,9 @@ def _rewrite(spark: SparkSession, table: LakeTable, files: Sequence[DataFile]) -
 def _by_stream(
     spark: SparkSession, table: LakeTable, files: Sequence[DataFile]
 ) -> Iterator[tuple[str | None, Sequence[DataFile], Callable[[], DataFrame]]]:
-    """Each stream, the files that have it alone, and its rows; one of none, where all lie together.
+    """For each stream: its files and its rows. None is the stream of a table without streams.
 
-    With a file among them that has several streams, no stream has files alone.
+    If a file has several streams, no files are assigned to a stream.
     """
     from pyspark.sql.functions import col, lit
 
@@ -190,25 +187,22 @@ def _by_stream(
 
 
 def _remove_entries(
-    table: LakeTable, entries: Sequence[TableLogEntry], standing: dict[str, CompactionEntry]
+    table: LakeTable, entries: Sequence[TableLogEntry], compacted: dict[str, CompactionEntry]
 ) -> None:
-    """Remove entries that compactions stand for altogether."""
+    """Remove entries whose files are all replaced by compactions."""
     for entry in entries:
         if all(
-            file.day in standing and entry.batch <= standing[file.day].through
+            file.day in compacted and entry.batch <= compacted[file.day].through
             for file in entry.files
         ):
             table.log.remove(entry.batch)
 
 
-# Compaction now and then, beside a query that runs for long.
-
-
 def compaction_task(directory: FlowDirectory, every: float) -> PeriodicTask:
-    """Compact the flow's tables every so many seconds, unless somebody does, or replays."""
+    """Compact the flow's tables periodically, unless a compaction or replay is running."""
 
-    def tidy(spark: SparkSession) -> None:
+    def work(spark: SparkSession) -> None:
         with directory.locks.hold(FlowLock.FILES, wait=False):
             compact(spark, directory.lake)
 
-    return PeriodicTask("compaction", tidy, every, every)
+    return PeriodicTask("compaction", work, every, every)

@@ -1,4 +1,7 @@
-"""Where a flow keeps what: folders below the data directory, by the flow's name."""
+"""The files of a flow below the data directory, and its locks.
+
+A lock is a file lock: the system releases it when the process ends.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _FLOW_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 
 @dataclass(frozen=True, slots=True)
 class FlowDirectory:
-    """One flow's files. Driver and workers see the same ones."""
+    """Shared by the driver and all workers."""
 
     data: Path
     flow: str
@@ -27,12 +30,12 @@ class FlowDirectory:
     def __post_init__(self) -> None:
         if not _FLOW_NAME.fullmatch(self.flow):
             raise ConfigurationError(
-                f"{self.flow!r} is no name of a flow: up to 20 of a-z, 0-9, - and _"
+                f"invalid flow name {self.flow!r}: should be up to 20 of a-z, 0-9, - and _"
             )
 
     @property
     def lake(self) -> Lake:
-        """The generation that is current now."""
+        """The current generation."""
         return Lake.open(self.data / "lake", self.flow)
 
     @property
@@ -52,21 +55,14 @@ class FlowDirectory:
         return FlowLocks(self.data / "progress", self.flow)
 
 
-# Who may do what to a flow at a time: locks on files, gone with the process that held them.
-#
-# Three claims, each its own file: *running* (one engine a flow), *batch* (a batch being applied, or
-# tables being exchanged) and *files* (compaction and replay, which both arrange bronze's files).
-# The system drops a lock when its holder dies, however it died.
-
-
 class FlowLock(Enum):
-    RUNNING = "running"  #: the engine follows the flow's streams
-    BATCH = "batch"  #: a batch is applied, or generations change
-    FILES = "files"  #: files are compacted, or replayed
+    RUNNING = "running"  #: a runner applies batches
+    BATCH = "batch"  #: a batch is being applied, or generations are exchanged
+    FILES = "files"  #: a compaction or a replay rearranges files
 
 
 class FlowLocks:
-    """The claims on one flow. Picklable: a file is opened when a claim is made."""
+    """Picklable: a lock file is opened when it is acquired."""
 
     __slots__ = ("_flow", "_folder")
 
@@ -76,7 +72,7 @@ class FlowLocks:
 
     @contextmanager
     def hold(self, flow_lock: FlowLock, *, wait: bool = True) -> Iterator[None]:
-        """Hold it for the length of the block. Without waiting, one that is taken is an error."""
+        """Hold the lock during the block. Without `wait`, a lock that is held is an error."""
         path = self._path(flow_lock)
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path) as lock:
@@ -87,7 +83,6 @@ class FlowLocks:
             yield
 
     def held(self, flow_lock: FlowLock) -> bool:
-        """Whether somebody holds it now."""
         return FileLock(self._path(flow_lock)).is_held
 
     def _path(self, flow_lock: FlowLock) -> Path:
@@ -95,7 +90,7 @@ class FlowLocks:
 
 
 _REASONS = {
-    FlowLock.RUNNING: "it runs",
+    FlowLock.RUNNING: "running",
     FlowLock.BATCH: "a batch is being applied",
-    FlowLock.FILES: "it is being compacted or replayed",
+    FlowLock.FILES: "being compacted or replayed",
 }

@@ -1,4 +1,4 @@
-"""What can go wrong between streams and Spark, and nowhere else."""
+"""Errors of the connector."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from penstock.core.errors import PenstockError
 
 
 class StreamListUnavailable(PenstockError, ConnectionError):
-    """Streams are to be found by a pattern, and what could list them does not answer just now."""
+    """The management API, which a pattern of streams needs, does not answer."""
 
 
 class DataLost(PenstockError):
-    """Messages that were to be read are gone; says which, the likely reason and what to do."""
+    """Messages were removed before they were read."""

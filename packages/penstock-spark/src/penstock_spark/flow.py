@@ -1,19 +1,22 @@
-"""What the engine asks of a flow: how an application's messages become its tables.
+"""The interface of a flow: how an application's messages become its tables.
 
-The engine reads streams, keeps bronze, cuts batches, stops and starts again; a flow says what a
-batch means. Spark's checkpoint and this contract together make it exactly once:
+The runner reads streams, writes bronze and cuts batches; a flow processes a batch. Spark's
+checkpoint and this contract give exactly-once results:
 
-* A batch has the same id and the same messages however often it is tried. It is tried again only
-  if the try before did not return, and the next one comes only when it has.
-* `apply` writes silver through `batch.lake`, where a later try replaces an earlier one, and gold in
-  one transaction with a mark of the batch's id. A batch whose mark is there is left out: a process
-  killed between gold's commit and Spark's comes back with it.
-* Ids grow, and may leave gaps. What a batch does to the tables is the same however the same
-  messages are cut into batches: a replay cuts them larger.
+* A batch has the same id and the same messages in every attempt. It is attempted again only if the
+  attempt before failed, and the next batch begins after it has succeeded.
+* `apply` writes silver through `batch.lake`, where a later attempt replaces an earlier one, and
+  gold in one transaction with a mark of the batch's id. A batch whose mark exists is skipped: after
+  a crash between the commits of gold and of Spark it is attempted again.
+* Ids increase and may have gaps. The result does not depend on how messages are divided into
+  batches: a replay uses larger ones.
 
-A rebuild makes a second set of tables, a *generation*, from bronze, while batches go on being
-applied to the first. The engine says when: `begin_rebuild`, then `apply` with batches that are
-`aside`, then `adopt`, during which no other batch is applied.
+A rebuild creates a second set of tables, a *generation*, from bronze, while batches are applied to
+the first. The runner calls `begin_rebuild`, then `apply` with batches that are `is_rebuild`, then
+`adopt`, during which no other batch is applied.
+
+Periodic tasks (compaction, a nightly forecast) each have a thread and a scheduler pool of Spark, so
+that a batch need not wait for them. A task that fails is logged and retried later.
 """
 
 from __future__ import annotations
@@ -38,15 +41,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlowBatch:
-    """Some messages, and where what is made of them goes."""
-
     id: int
-    #: As bronze has them: the connector's columns, `timestamp` never null, with `day` (UTC, of the
-    #: timestamp) and `batch`. It is read from files: any number of actions on it is cheap.
+    #: The connector's columns, `timestamp` never null, with `day` (UTC, of the timestamp) and
+    #: `batch`. Read from files, so that several actions on it are cheap.
     messages: DataFrame
-    bronze_files: BronzeFiles  #: the same, for workers that read files themselves
+    bronze_files: BronzeFiles  #: the same messages, for workers that read files
     rows: int
-    lake: Lake  #: of this batch's generation
+    lake: Lake  #: of the generation of this batch
     is_rebuild: bool = False  #: of a rebuild: the current tables stay unchanged
 
     @property
@@ -59,69 +60,59 @@ class FlowBatch:
 
 
 class PipelineFlow(Protocol):
-    """An application's way from messages to tables. Over Spark Connect it has to be picklable."""
+    """With Spark Connect it has to be picklable."""
 
     @property
     def name(self) -> str:
-        """A short word of a-z, 0-9, - and _: names its checkpoint, its bronze, its marks."""
+        """Up to 20 of a-z, 0-9, - and _; part of paths and marks."""
 
     @property
     def streams(self) -> str:
-        """Which streams it reads, as the connector's option has it."""
+        """The value of the connector's option `streams`."""
 
     @property
     def sources(self) -> Sequence[StreamDeclaration]:
-        """What of it is to be declared, where none of these streams is there yet."""
+        """Streams to declare if none of `streams` exists."""
 
     @property
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
-        """What is to be done beside its batches, now and then, while it runs for long."""
+        """Work beside the batches, while the flow runs."""
 
     def apply(self, batch: FlowBatch) -> None:
-        """Silver and gold of a batch; returns when both are safe."""
+        """Write silver and gold of a batch; returns when both are durable."""
 
     def begin_rebuild(self, generation: int, since: int) -> int:
-        """Make room for a generation of gold that has nothing of batch `since` and later.
+        """Create a generation of gold without batch `since` and later ones.
 
-        The answer is the first batch to be applied to it: `since` if the tables can be had as they
-        were before it, an earlier one if not; 0 always does. Room left by a rebuild that did not
-        come to its end is cleared.
+        Returns the first batch to apply: `since` if the tables can be restored to the state before
+        it, otherwise an earlier one; 0 is always valid. Remains of an unfinished rebuild are
+        removed.
         """
 
     def check_adoption(self) -> None:
-        """Raises unless what `adopt` needs is there: asked before a rebuild that is to be adopted,
-        which may take hours."""
+        """Raise if `adopt` cannot succeed. Called before a rebuild, which may take hours."""
 
     def adopt(self, generation: int) -> None:
-        """Make that generation what people look at, marks included, in one transaction.
+        """Make the generation current, with its marks, in one transaction.
 
-        Done already, it does nothing: after a crash it is asked for again.
+        Called again after a crash; then it does nothing if it was done.
         """
 
     def discard(self, generation: int) -> None:
-        """Throw away a generation that is not to be adopted, if there is anything of it."""
+        """Delete a generation that is not adopted, if it exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowContext:
-    """What a flow may want to know of where it runs."""
-
     data: Path
     broker: str  #: its URL
-    database: str | None = None  #: its URL; none: the embedded one under `data`
-    cache: str | None = None  #: its URL; none: in process
+    database: str | None = None  #: its URL; None: the embedded one in `data`
+    cache: str | None = None  #: its URL; None: in process
 
 
-#: How a flow is made: `module:function`, with what it opened closed at the end.
+#: Opens a flow, `module:function`.
 FlowFactory = Callable[[FlowContext], AbstractContextManager[PipelineFlow]]
 
-
-# What is done now and then beside a query that runs for long: compaction, a nightly forecast.
-#
-# Each chore has a thread of its own, looks every so often whether there is something to do, and
-# shares the session with the query. Its jobs are in a pool of Spark's of their own, so that a batch
-# that comes meanwhile need not wait for all of them. A chore that fails is told of and tried again
-# later: nothing live depends on it.
 
 log = get_logger(__name__)
 
@@ -129,8 +120,8 @@ log = get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
     name: str
-    work: Callable[[SparkSession], None]  #: returns at once if there is nothing to do
-    every: float  #: seconds, from one look to the next
+    work: Callable[[SparkSession], None]  #: returns at once if nothing is due
+    every: float  #: seconds between calls
     retry_after: float  #: seconds, after a failure
 
 
@@ -138,38 +129,38 @@ class PeriodicTask:
 def run_periodic_tasks(
     spark: SparkSession, flow: str, periodic_tasks: Sequence[PeriodicTask]
 ) -> Iterator[None]:
-    """For the length of the block."""
+    """Run the tasks during the block."""
     end = threading.Event()
-    for chore in periodic_tasks:
+    for task in periodic_tasks:
         threading.Thread(
-            target=_run_periodically, args=(spark, flow, chore, end), name=chore.name, daemon=True
+            target=_run_periodically, args=(spark, flow, task, end), name=task.name, daemon=True
         ).start()
     try:
         yield
     finally:
-        # What is at work is not waited for: cut short, it has changed nothing.
+        # Running tasks are not awaited: an interrupted one has changed nothing.
         end.set()
 
 
 def _run_periodically(
-    spark: SparkSession, flow: str, chore: PeriodicTask, end: threading.Event
+    spark: SparkSession, flow: str, task: PeriodicTask, end: threading.Event
 ) -> None:
-    use_scheduler_pool(spark, chore.name)
-    pause = chore.every
+    use_scheduler_pool(spark, task.name)
+    pause = task.every
     while not end.wait(pause):
-        pause = chore.every
+        pause = task.every
         try:
-            chore.work(spark)
+            task.work(spark)
         except ResourceLocked:
-            continue  # somebody else is at it: next time
+            continue  # another process is doing it
         except Exception as error:
             if not end.is_set():
                 reason = str(error).partition("\n")[0]
-                log.warning("chore failed", flow=flow, chore=chore.name, reason=reason)
-            pause = chore.retry_after
+                log.warning("periodic task failed", flow=flow, task=task.name, reason=reason)
+            pause = task.retry_after
 
 
 def use_scheduler_pool(spark: SparkSession, pool: str) -> None:
-    """Have this thread's jobs take turns with others' instead of queueing up before them."""
+    """Run this thread's jobs in a scheduler pool of their own."""
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)

@@ -1,11 +1,10 @@
-"""How a flow is getting on, in two small files that anybody may read at any time.
+"""The progress of a flow, in two small files that are replaced atomically.
 
-    progress/hives.state.json    is it running, and if not, why
-    progress/hives.batch.json    the last batch: what, when, how long, how far
+    progress/hives.state.json    whether it runs, and if not, why
+    progress/hives.batch.json    the last batch: size, time, duration, offsets
 
-The engine writes the first when something changes; whoever applies batches writes the second after
-each. Both are replaced whole. `status` and the metrics are made of them, so they tell what happened
-even when nothing runs any more.
+The runner writes the first when the state changes, the batch processor the second after each batch.
+`penstock pipeline status` and the metrics read them, also when nothing runs.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from typing import Any, Final
 from penstock_spark.bronze import BronzeBatch
 from penstock_spark.lake.log import write_atomically
 
-#: The rate is an average over about so many seconds.
+#: The rate is an average over about this time.
 RATE_SECONDS: Final = 30.0
 
 
 class RunState(StrEnum):
-    STARTING = "starting"  #: no batch, and no look for one, has been done yet
+    STARTING = "starting"  #: the streams are not reached yet
     RUNNING = "running"
-    WAITING = "waiting"  #: for something that is away; `reason` says what
-    STOPPED = "stopped"  #: told to, or done
-    FAILED = "failed"  #: will not be tried again; `reason` says why
-    GONE = "gone"  #: it ran, and its process is no more
+    WAITING = "waiting"  #: for an unavailable service; `reason` names it
+    STOPPED = "stopped"  #: on request, or complete
+    FAILED = "failed"  #: no more retries; `reason` tells why
+    GONE = "gone"  #: its process has ended without a final state
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +44,16 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """The last batch that was applied, and what was applied with it since the process began."""
+    """The last applied batch, and totals of the process."""
 
     batch: int
     rows: int
     bronze_seconds: float
     apply_seconds: float
-    at: float  #: seconds since 1970, when it was done
-    newest: float | None  #: likewise, when its last message came
+    at: float  #: seconds since 1970, when it was complete
+    newest: float | None  #: seconds since 1970, of its newest message
     ends: dict[str, int] = field(default_factory=dict)  #: the next offset of each stream
-    rate: float = 0.0  #: messages a second, lately
+    rate: float = 0.0  #: messages per second, averaged
     pid: int = 0
     total_rows: int = 0
     total_batches: int = 0
@@ -65,29 +64,29 @@ class BatchProgress:
 
     @property
     def behind(self) -> float | None:
-        """The age of its newest message when it was done: the lag in time while messages come."""
+        """The age of its newest message when it was complete: the lag in time."""
         return None if self.newest is None else max(0.0, self.at - self.newest)
 
     def next(
-        self, kept: BronzeBatch, bronze: float, apply: float, now: float, pid: int
+        self, batch: BronzeBatch, bronze: float, apply: float, now: float, pid: int
     ) -> BatchProgress:
-        """This one's successor; totals begin again in another process."""
+        """The next one; totals begin again in another process."""
         same = self.pid == pid
-        # While nothing came the rate fell: the time since the last batch counts, work or not.
+        # The time since the last batch counts, also without messages.
         elapsed = max(now - self.at if same else 0.0, bronze + apply, 1e-3)
         weight = 1 - math.exp(-elapsed / RATE_SECONDS) if same else 1.0
-        rate = (self.rate if same else 0.0) * (1 - weight) + kept.rows / elapsed * weight
+        rate = (self.rate if same else 0.0) * (1 - weight) + batch.rows / elapsed * weight
         return BatchProgress(
-            kept.batch,
-            kept.rows,
+            batch.batch,
+            batch.rows,
             bronze,
             apply,
             now,
-            kept.newest.timestamp() if kept.newest else None,
-            dict(kept.ends),
+            batch.newest.timestamp() if batch.newest else None,
+            dict(batch.ends),
             rate,
             pid,
-            (self.total_rows if same else 0) + kept.rows,
+            (self.total_rows if same else 0) + batch.rows,
             (self.total_batches if same else 0) + 1,
         )
 
@@ -97,8 +96,6 @@ _NO_BATCH: Final = BatchProgress(-1, 0, 0.0, 0.0, 0.0, None)
 
 @dataclass(frozen=True, slots=True)
 class FlowProgress:
-    """A flow's two files."""
-
     folder: Path
     flow: str
 
@@ -106,9 +103,9 @@ class FlowProgress:
         self._write("state", RunStatus(state, now, os.getpid(), reason, restarts))
 
     def record_batch(
-        self, kept: BronzeBatch, bronze: float, apply: float, now: float
+        self, batch: BronzeBatch, bronze: float, apply: float, now: float
     ) -> BatchProgress:
-        done = (self.last_batch() or _NO_BATCH).next(kept, bronze, apply, now, os.getpid())
+        done = (self.last_batch() or _NO_BATCH).next(batch, bronze, apply, now, os.getpid())
         self._write("batch", done)
         return done
 

@@ -1,12 +1,11 @@
-"""Silver and gold made anew from bronze, while batches go on being applied.
+"""Replay: rebuilds silver and gold from bronze, while batches are applied.
 
-The next generation is built aside, from bronze's files in order, in batches as large as suits
-Spark. When it has all there is, the claim on batches is taken: what came in the meantime is
-applied too, and the generations change places, in the lake and in the flow's tables. The next live
-batch goes to the new one. Nothing waits longer than that last step.
+The next generation is built from the files of bronze in order, in large batches. When it is
+complete, the batch lock is acquired, new messages are applied too, and the generations are
+exchanged, in the lake and in the flow's tables. Live batches wait only for this last step.
 
-A replay that is killed has changed nothing, or, killed in the last step, is finished by whoever
-takes the claim next (`finish_adoption`).
+A replay that is killed has changed nothing, or, killed in the last step, is completed by the next
+holder of the batch lock (`finish_adoption`).
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: About so many messages a batch, unless one file has more.
+#: The approximate size of a batch, unless one file has more.
 BATCH_ROWS: Final = 1_000_000
-#: Rounds of catching up before the last one, which live batches wait for.
+#: The number of rounds before the last one, for which live batches wait.
 MAX_CATCH_UP_ROUNDS: Final = 8
-#: Fewer than this are quick enough to make them wait.
+#: Live batches can wait for fewer rows than this.
 FEW_ROWS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
     generation: int
-    first: int  #: the batches it was made of: from this one
-    last: int  #: to this one
+    first: int  #: the first batch
+    last: int  #: the last batch
     rows: int
     adopted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayGroup:
-    """Files that are replayed as one batch: no batch is in two groups."""
+    """Files that are replayed as one batch; no live batch is in two groups."""
 
     files: tuple[DataFile, ...]
     first: int
@@ -56,7 +55,7 @@ class ReplayGroup:
 
 
 def finish_adoption(flow: PipelineFlow, directory: FlowDirectory) -> None:
-    """Finish a change of generations that was begun. The lock on batches is the caller's."""
+    """Complete an exchange of generations that was begun. The caller holds the batch lock."""
     found = directory.pointer.read()
     if found.next is not None:
         flow.adopt(found.next)
@@ -65,10 +64,9 @@ def finish_adoption(flow: PipelineFlow, directory: FlowDirectory) -> None:
 
 
 def group_files(files: Sequence[DataFile], rows: int) -> Iterator[ReplayGroup]:
-    """Files, oldest first, in groups of about so many rows.
+    """Files, oldest first, in groups of about that many rows.
 
-    Files that have batches in common stay together: where a batch reaches over midnight, or over
-    the end of a compacted file.
+    Files with common batches (at midnight, or at the end of a compacted file) stay together.
     """
     group: list[DataFile] = []
     last = size = 0
@@ -84,8 +82,6 @@ def group_files(files: Sequence[DataFile], rows: int) -> Iterator[ReplayGroup]:
 
 
 class FlowReplay:
-    """One rebuild of one flow."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -99,39 +95,41 @@ class FlowReplay:
         self._batch_rows = batch_rows
 
     def run(self, since: datetime | None = None, until: datetime | None = None) -> ReplayResult:
-        """Rebuild what came since a moment, or a little earlier; all of it unless told.
+        """Rebuild from the messages since a time, or somewhat earlier; by default from all.
 
-        With `until`, later messages are left out and the result is left aside, for a person to look
-        at, until the next replay.
+        With `until`, later messages are omitted, and the result is not adopted but kept until the
+        next replay, for inspection.
         """
         if until is None:
             self._flow.check_adoption()
         with self._directory.locks.hold(FlowLock.FILES):
-            generation = self._number()
+            generation = self._new_generation()
             lake = self._directory.lake
             first = self._begin(lake, generation, since)
-            aside = lake.branch(generation, first)
-            log.info("replay begins", flow=self._flow.name, generation=generation, batch=first)
-            building = _RebuiltGeneration(
-                self._spark, self._flow, aside, first, self._batch_rows, until
+            rebuilt = lake.branch(generation, first)
+            log.info("replay started", flow=self._flow.name, generation=generation, batch=first)
+            rebuild = _RebuiltGeneration(
+                self._spark, self._flow, rebuilt, first, self._batch_rows, until
             )
             for _ in range(MAX_CATCH_UP_ROUNDS):
-                if building.catch_up() < FEW_ROWS:
+                if rebuild.catch_up() < FEW_ROWS:
                     break
             if until is None:
-                self._adopt(building, lake)
-            log.info("replay ends", flow=self._flow.name, generation=generation, rows=building.rows)
-            return ReplayResult(generation, first, building.next - 1, building.rows, until is None)
+                self._adopt(rebuild, lake)
+            log.info(
+                "replay finished", flow=self._flow.name, generation=generation, rows=rebuild.rows
+            )
+            return ReplayResult(generation, first, rebuild.next - 1, rebuild.rows, until is None)
 
-    def _number(self) -> int:
-        """A generation nobody has used; what others left is thrown away."""
+    def _new_generation(self) -> int:
+        """A new generation number; remains of other generations are deleted."""
         with self._directory.locks.hold(FlowLock.BATCH):
             finish_adoption(self._flow, self._directory)
             found = self._directory.pointer.read()
             lake = self._directory.lake
-            for left in {*lake.generations(), found.newest} - {found.current}:
-                self._flow.discard(left)
-                lake.drop(left)
+            for unused in {*lake.generations(), found.newest} - {found.current}:
+                self._flow.discard(unused)
+                lake.drop(unused)
             number = found.newest + 1
             self._directory.pointer.write(replace(found, newest=number))
             return number
@@ -149,18 +147,16 @@ class FlowReplay:
                 return answer
             wanted = answer
 
-    def _adopt(self, building: _RebuiltGeneration, before: Lake) -> None:
+    def _adopt(self, rebuild: _RebuiltGeneration, before: Lake) -> None:
         with self._directory.locks.hold(FlowLock.BATCH):
-            building.catch_up()
+            rebuild.catch_up()
             pointer = self._directory.pointer
-            pointer.write(replace(pointer.read(), next=building.lake.generation))
+            pointer.write(replace(pointer.read(), next=rebuild.lake.generation))
             finish_adoption(self._flow, self._directory)
         before.drop(before.generation)
 
 
 class _RebuiltGeneration:
-    """A generation as it grows."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -171,7 +167,7 @@ class _RebuiltGeneration:
         until: datetime | None,
     ) -> None:
         self.lake = lake
-        self.next = first  #: the first batch it has nothing of
+        self.next = first  #: the first batch that it lacks
         self.rows = 0
         self._spark = spark
         self._flow = flow
@@ -179,7 +175,7 @@ class _RebuiltGeneration:
         self._until = until
 
     def catch_up(self) -> int:
-        """Apply what bronze has beyond it. How many messages."""
+        """Apply further messages of bronze; returns their number."""
         before = self.rows
         files = [
             file for file in self.lake.table(MESSAGES_TABLE).log.files() if file.last >= self.next

@@ -1,11 +1,15 @@
-"""The engine: a flow's query started, watched, started again, and stopped between two batches.
+"""Runs a flow's query: starts it, restarts it after a failure, stops it between two batches.
 
-    engine = Engine(spark, flow, Place(data, flow.name), Source("amqp://localhost"))
-    engine.run(stop)   # until the event is set
-    engine.run_available_now()         # what there is now, and no more
+    runner = FlowRunner(spark, flow, FlowDirectory(data, flow.name), SourceOptions("amqp://…"))
+    runner.run(stop)              # until the event is set
+    runner.run_available_now()    # the messages that exist now
 
-A broker or a database that is away is waited for, however long, with a line in the log each time it
-is tried. Another fault is tried a few times more, for it may be the machine's; then it is raised.
+An unavailable broker or database is waited for without limit, with a log record for each attempt.
+Any other failure is retried a few times and then raised.
+
+What a flow raises, or the runner before its query, is an exception. What the source or a task
+raises in another process of Spark arrives as a text with a traceback; the class in its last line is
+classified as if the exception were at hand.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.core import errors
 from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy, is_transient
-from penstock.wire.amqp091.errors import is_transient_amqp_error as broker_passing
+from penstock.wire.amqp091.errors import is_transient_amqp_error
 from penstock_spark.batch_processor import (
     BatchProcessor,
     FlowCheckpoint,
@@ -45,31 +49,27 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: How often the engine looks whether it is to stop.
+#: The interval of checks for a stop.
 _POLL_SECONDS: Final = 0.2
-#: How long a batch that is applied may take to become known to the checkpoint. If it takes longer
-#: it is given again, and its mark is found.
+#: How long Spark may take to commit an applied batch on a stop. If it takes longer, the batch is
+#: attempted again and its mark is found.
 _COMMIT_SECONDS: Final = 5.0
-#: What is away, or a machine that is too busy, is waited for.
+#: For unavailable services.
 FOREVER: Final = RetryPolicy(1.0, 30.0, float("inf"))
-#: Tries of a fault that is not known to pass, without a batch in between.
-_TRIES: Final = 3
+#: Attempts for other failures, without a batch in between.
+_MAX_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The broker, and how it is read."""
-
     url: str
-    starting: str = "earliest"  #: for streams bronze knows nothing of
-    max_offsets: int = 500_000  #: the largest batch: what fits in memory, and in a patient second
+    starting: str = "earliest"  #: for streams that are not in bronze
+    max_offsets: int = 500_000  #: the largest batch
     fail_on_loss: bool = True
-    every: float = 0.5  #: seconds from the beginning of a batch to the next
+    every: float = 0.5  #: seconds between the beginnings of batches
 
 
 class FlowRunner:
-    """One flow on one session."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -82,7 +82,7 @@ class FlowRunner:
         self._directory = directory
         self._source = source
         self._progress = FlowProgress(directory.progress, flow.name)
-        self._halt = threading.Event()
+        self._stopping = threading.Event()
         self._cause: Exception | None = None
         self._restarts = 0
         self._was_ready = False
@@ -90,61 +90,68 @@ class FlowRunner:
     def run(
         self,
         stop: threading.Event,
-        patience: RetryPolicy = FOREVER,
+        retry: RetryPolicy = FOREVER,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Apply batches as messages come, until told to stop; then finish the one at hand.
+        """Apply batches until `stop` is set, then finish the current one.
 
         `ready` is called once, when the streams have been reached.
         """
         trigger = {"processingTime": f"{round(self._source.every * 1000)} milliseconds"}
-        self._keep_trying(trigger, stop, patience, ready)
+        self._run_with_retry(trigger, stop, retry, ready)
 
-    def run_available_now(self, patience: RetryPolicy = FOREVER) -> None:
-        """Apply what the streams hold now."""
-        self._keep_trying({"availableNow": True}, threading.Event(), patience)
+    def run_available_now(self, retry: RetryPolicy = FOREVER) -> None:
+        """Apply the messages that the streams have now."""
+        self._run_with_retry({"availableNow": True}, threading.Event(), retry)
 
-    def _keep_trying(
+    def _run_with_retry(
         self,
         trigger: dict[str, Any],
         stop: threading.Event,
-        patience: RetryPolicy,
+        retry: RetryPolicy,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         with self._directory.locks.hold(FlowLock.RUNNING, wait=False):
-            self._enter(RunState.STARTING)
-            tries, pauses, deadline = 0, patience.delays(), time.monotonic() + patience.total
+            self._set_state(RunState.STARTING)
+            attempts, pauses, deadline = 0, retry.delays(), time.monotonic() + retry.total
             while not stop.is_set():
                 before = self._progress.last_batch()
                 try:
                     self._run(trigger, stop, ready)
                     break
                 except Exception as raised:
-                    fault = classify_failure(raised, self._cause)
+                    failure = classify_failure(raised, self._cause)
                     if self._progress.last_batch() != before:
-                        tries, pauses = 0, patience.delays()
-                        deadline = time.monotonic() + patience.total
-                    tries += not fault.passing
-                    if fault.hopeless or tries >= _TRIES or time.monotonic() > deadline:
-                        self._enter(RunState.FAILED, fault.reason)
-                        if fault.error is raised:
+                        attempts, pauses = 0, retry.delays()
+                        deadline = time.monotonic() + retry.total
+                    attempts += not failure.transient
+                    if (
+                        failure.permanent
+                        or attempts >= _MAX_ATTEMPTS
+                        or time.monotonic() > deadline
+                    ):
+                        self._set_state(RunState.FAILED, failure.reason)
+                        if failure.error is raised:
                             raise
-                        raise fault.error from raised
+                        raise failure.error from raised
                 pause = next(pauses)
                 log.warning(
-                    "waiting", flow=self._flow.name, reason=fault.reason, pause=round(pause, 1)
+                    "retrying query",
+                    flow=self._flow.name,
+                    reason=failure.reason,
+                    pause=round(pause, 1),
                 )
-                self._enter(RunState.WAITING, fault.reason)
+                self._set_state(RunState.WAITING, failure.reason)
                 self._restarts += 1
                 stop.wait(pause)
-            self._enter(RunState.STOPPED)
+            self._set_state(RunState.STOPPED)
 
     def _run(
         self, trigger: dict[str, Any], stop: threading.Event, ready: Callable[[], None]
     ) -> None:
-        """One life of the query: returns when it has stopped as it was told, or is done."""
+        """Run the query once: returns when it is stopped or complete."""
         self._cause = None
-        self._halt.clear()
+        self._stopping.clear()
         declare_missing_streams(self._source.url, self._flow.streams, self._flow.sources)
         lake = self._directory.lake
         checkpoint = open_checkpoint(self._directory.checkpoint, lake)
@@ -157,17 +164,17 @@ class FlowRunner:
             while query.isActive:
                 if not running and _has_polled(query):
                     running = True
-                    self._enter(RunState.RUNNING)
-                    self._tell(ready)
+                    self._set_state(RunState.RUNNING)
+                    self._call_ready(ready)
                 if stop.wait(_POLL_SECONDS):
                     self._finish(query, checkpoint)
                     return
-            query.awaitTermination()  # raises what it ended with
+            query.awaitTermination()  # raises the error of the query
         except Exception:
             if not isinstance(self._cause, StopRequested):
                 raise
         finally:
-            with suppress(Exception):  # it has ended, or Spark has
+            with suppress(Exception):  # the query or Spark has ended
                 query.stop()
 
     def _start(
@@ -175,7 +182,7 @@ class FlowRunner:
     ) -> StreamingQuery:
         function: Callable[[DataFrame, int], None] = processor
         if not _is_remote(self._spark):
-            function = self._here(replace(processor, halted=self._halt.is_set))
+            function = self._recording_cause(replace(processor, stopping=self._stopping.is_set))
         return (
             messages.writeStream.queryName(self._flow.name)
             .foreachBatch(function)
@@ -184,8 +191,8 @@ class FlowRunner:
             .start()
         )
 
-    def _here(self, processor: BatchProcessor) -> Callable[[DataFrame, int], None]:
-        """In this process, what is raised can be kept: Spark hands on no more than its text."""
+    def _recording_cause(self, processor: BatchProcessor) -> Callable[[DataFrame, int], None]:
+        """Record the exception of a batch in this process: Spark passes on only its text."""
 
         def apply(messages: DataFrame, batch: int) -> None:
             try:
@@ -210,8 +217,8 @@ class FlowRunner:
         return load_messages(reader)
 
     def _finish(self, query: StreamingQuery, checkpoint: FlowCheckpoint) -> None:
-        """Let the batch at hand end, and become known to Spark; the next one is not begun."""
-        self._halt.set()
+        """Let the current batch end and Spark commit it; the next one does not begin."""
+        self._stopping.set()
         with self._directory.locks.hold(FlowLock.BATCH):
             done = self._progress.last_batch()
         deadline = time.monotonic() + _COMMIT_SECONDS
@@ -225,85 +232,78 @@ class FlowRunner:
             time.sleep(0.02)
         query.stop()
 
-    def _tell(self, ready: Callable[[], None]) -> None:
+    def _call_ready(self, ready: Callable[[], None]) -> None:
         if not self._was_ready:
             self._was_ready = True
             ready()
 
-    def _enter(self, state: RunState, reason: str = "") -> None:
+    def _set_state(self, state: RunState, reason: str = "") -> None:
         self._progress.set_state(state, time.time(), reason, self._restarts)
 
 
 def _has_polled(query: StreamingQuery) -> bool:
-    """Whether it has reached its streams: it waits for messages, or has some."""
+    """Whether the query has reached its streams."""
     message: str = query.status["message"]
     return message.startswith(("Waiting", "Processing")) or query.lastProgress is not None
 
 
 def _is_remote(spark: SparkSession) -> bool:
-    """Whether the session is a client's of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-# Why a query ended, and whether starting it again may help.
-#
-# What a flow raises, or the engine before its query, is at hand. What the source, or a task, raises
-# in a process of Spark's arrives as a text with a traceback in it, whose last line names the
-# error's class: by that it is judged as if it were at hand.
-
-#: Trying again does not cure these: somebody has to do something.
+#: A retry cannot succeed.
 _PERMANENT: Final = (errors.ConfigurationError, errors.AccessRefused, DataLost)
-#: Spark gives a Python process ten seconds to start, and a machine may be too busy for that.
+#: Spark gives a Python process ten seconds to start, which a busy machine may exceed.
 _WORKER_START_TIMEOUT: Final = "Python worker failed to connect back"
-#: A line of a traceback that names an error of Python's or ours, and what it said.
+#: The line of a traceback with the class and the text of an exception.
 _TRACEBACK_LINE: Final = re.compile(
     r"^(?:(penstock\w*(?:\.\w+)+)\.)?([A-Za-z]\w+): (.+)$", re.MULTILINE
 )
 
 
 class QueryFailed(errors.PenstockError):
-    """A flow's query ended, and starting it again did not help; says what Spark said."""
+    """The query of a flow failed, also after retries."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueryFault:
-    """A reason in a line, and what to make of it."""
-
+class QueryFailure:
     reason: str
-    passing: bool  #: waiting may help
-    hopeless: bool  #: nothing but a person will
-    error: Exception  #: to be raised when there is nothing left to try
+    transient: bool
+    permanent: bool
+    error: Exception  #: to raise without a further retry
 
 
-def classify_failure(raised: Exception, cause: Exception | None) -> QueryFault:
-    """`cause` is what applying the batch raised, if it was that."""
-    told = raised if cause is None else cause
-    if not _is_from_spark(told):
-        return _classified(told, type(told), str(told), told)
-    text = str(told)
+def classify_failure(raised: Exception, cause: Exception | None) -> QueryFailure:
+    """`cause` is the exception of the batch, if there is one."""
+    error = raised if cause is None else cause
+    if not _is_from_spark(error):
+        return _classified(error, type(error), str(error), error)
+    text = str(error)
     named = list(_named_errors(text))
     if not named:
-        return QueryFault(
+        return QueryFailure(
             _first_line(text), _WORKER_START_TIMEOUT in text, False, QueryFailed(text)
         )
     kind, words = named[-1]
-    hopeless = issubclass(kind, _PERMANENT)
+    permanent = issubclass(kind, _PERMANENT)
     return _classified(
-        _empty_error(kind), kind, words, kind(words) if hopeless else QueryFailed(words)
+        _empty_error(kind), kind, words, kind(words) if permanent else QueryFailed(words)
     )
 
 
 def _classified(
     error: Exception, kind: type[Exception], words: str, final: Exception
-) -> QueryFault:
-    # A stream that is not there may be declared yet.
-    passes = broker_passing(error) or is_transient(error) or issubclass(kind, errors.NotFound)
+) -> QueryFailure:
+    # A missing stream may be declared later.
+    transient = (
+        is_transient_amqp_error(error) or is_transient(error) or issubclass(kind, errors.NotFound)
+    )
     reason = f"{kind.__name__}: {words}" if words else kind.__name__
-    return QueryFault(_first_line(reason), passes, issubclass(kind, _PERMANENT), final)
+    return QueryFailure(_first_line(reason), transient, issubclass(kind, _PERMANENT), final)
 
 
 def _named_errors(text: str) -> Iterator[tuple[type[Exception], str]]:
-    """The errors a text names that are known here, with what they said."""
+    """The known exception classes in a text, with their texts."""
     for module, name, words in _TRACEBACK_LINE.findall(text):
         try:
             found = getattr(import_module(module) if module else builtins, name, None)
@@ -314,12 +314,12 @@ def _named_errors(text: str) -> Iterator[tuple[type[Exception], str]]:
 
 
 def _empty_error(kind: type[Exception]) -> Exception:
-    """One of that class, to be judged by; errors differ in what they are made of."""
+    """An instance for classification; constructors have different arguments."""
     return kind.__new__(kind)
 
 
 def _is_from_spark(error: Exception) -> bool:
-    """Whether it is Spark's telling of what happened in another process."""
+    """Whether Spark reports an exception of another process."""
     return type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
 
 

@@ -1,7 +1,6 @@
-"""A Spark session with settings that suit streams of small messages, on a laptop or a cluster.
+"""Spark sessions with settings for streams of small messages, on one machine or a cluster.
 
-Only what is better set than left is set here; whatever the caller gives wins. Another session works
-as well: `register` needs nothing of this.
+Settings of the caller override these. `register` also works with any other session.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _SETTINGS: Final = {
-    # Times are UTC until somebody is shown one.
+    # Times are converted only for display.
     "spark.sql.session.timeZone": "UTC",
-    # A few cores: two hundred shuffle partitions would be two hundred tiny tasks a batch.
+    # The default of 200 would be 200 tiny tasks per batch.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # State that outgrows memory, and checkpoints of it that are as small as what changed.
+    # State larger than memory, and incremental checkpoints of it.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -37,16 +36,16 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-#: On one machine nobody else has a reason to connect.
+#: On one machine, only loopback.
 _LOCAL_SETTINGS: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-#: Tasks are the parallelism; threads of NumPy's libraries in each would fight over the cores.
+#: Tasks are the parallelism; threads of NumPy's libraries would compete for the cores.
 _THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def open_session(
     name: str = "penstock", master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session with the format `penstock` known to it; `.stop()` ends it."""
+    """A session with the format `penstock` registered."""
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is None:
@@ -64,21 +63,19 @@ def open_session(
     return spark
 
 
-# A Spark session for the engine: here, on a cluster, or somebody else's over Spark Connect.
-
 _FLOW_SETTINGS: Final = {
-    # A replay or a compaction beside the live query takes turns with it.
+    # A replay or compaction shares the cores with the live query.
     "spark.scheduler.mode": "FAIR",
-    # The rows of a batch go to the files of their days as they come, unsorted.
+    # The rows of a batch are written to the files of their days without sorting.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
-    # Files of batches are small and many: a task takes hundreds of them.
+    # Files are small and many: a task reads hundreds.
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Why a query ended is told by the engine, in a line and not in a hundred.
+    # The runner logs why a query ended.
     "spark.log.level": "FATAL",
-    # What a query remembers of itself and never asks for again.
+    # History that is never read.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.ui.retainedExecutions": "10",
@@ -86,11 +83,11 @@ _FLOW_SETTINGS: Final = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
 }
-#: On one machine. Spark hands bytes from one Python process to the next and does little itself: the
-#: compiler that takes long to make code fast would cost more than all that runs it.
+#: On one machine. Spark mostly passes bytes between Python processes: the optimizing compiler would
+#: cost more than it saves.
 _FLOW_LOCAL_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-#: Of a machine's memory, what Spark's driver may take; the rest is for Python's workers, the
-#: broker and the database beside it.
+#: The share of the machine's memory for Spark's driver; the rest is for Python workers, the broker
+#: and the database.
 _DRIVER_SHARE: Final = 0.125
 
 
@@ -101,7 +98,7 @@ def flow_session(
     remote: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """For the length of the block; `remote` is a server's `sc://host:port` and wins."""
+    """A session during the block; `remote` is a Spark Connect server, `sc://host:port`."""
     if remote is not None:
         spark = _connect(remote)
     else:

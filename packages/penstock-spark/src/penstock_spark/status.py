@@ -1,4 +1,4 @@
-"""How a flow is doing, put together from its progress, its lake and the broker's streams."""
+"""The status of a flow, from its progress, its lake and the broker's streams; and its metrics."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from penstock_spark.streams.endpoint import find_endpoint
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """How far behind its streams a flow is; unknown where the broker does not answer."""
+    """The lag of a flow behind its streams; None if the broker does not answer."""
 
     messages: int | None
     seconds: float | None
-    reason: str = ""  #: why it is not known
+    reason: str = ""  #: why it is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
     flow: str
-    state: RunState | None  #: none: it has never run here
+    state: RunState | None  #: None: it has never run
     reason: str
     since: float | None
     restarts: int
@@ -65,7 +65,7 @@ def flow_status(directory: FlowDirectory, broker: str, now: float) -> FlowStatus
 
 
 def stream_lag(done: BatchProgress | None, broker: str, now: float) -> StreamLag:
-    """Of the streams that were read: messages not applied, and the age of what is not."""
+    """The number of messages that are not applied, and the age of the oldest."""
     if done is None or not done.ends:
         return StreamLag(None, None, "no batch yet")
     try:
@@ -76,15 +76,12 @@ def stream_lag(done: BatchProgress | None, broker: str, now: float) -> StreamLag
     behind = sum(max(0, (end or 0) - done.ends[name]) for name, end in ends.items())
     if not behind or done.newest is None:
         return StreamLag(behind, 0.0 if not behind else None)
-    # The oldest message that waits came after the newest that was applied.
+    # The oldest waiting message is newer than the newest applied one.
     return StreamLag(behind, max(0.0, now - done.newest))
 
 
-# A flow's figures for Prometheus, read from its progress files when they are asked for.
-
-
 def flow_metrics(directory: FlowDirectory) -> CollectorRegistry:
-    """A registry of the flow's own."""
+    """Prometheus metrics, read from the progress files on each scrape."""
     found = CollectorRegistry(auto_describe=False)
     found.register(_FlowCollector(directory))
     return found
@@ -107,9 +104,9 @@ class _FlowCollector(Collector):
 
     def _run_status(self, run_status: RunStatus) -> Iterator[Metric]:
         running = float(run_status.state is RunState.RUNNING)
-        yield self._gauge("running", "Whether the flow's query runs.", running)
+        yield self._gauge("running", "Whether the query of the flow runs.", running)
         restarts = CounterMetricFamily(
-            "penstock_pipeline_restarts", "Times the query was started again.", labels=["flow"]
+            "penstock_pipeline_restarts", "Restarts of the query.", labels=["flow"]
         )
         restarts.add_metric([self._flow], run_status.restarts)
         yield restarts
@@ -125,13 +122,17 @@ class _FlowCollector(Collector):
         yield self._gauge("batch", "The last batch.", done.batch)
         yield self._gauge("batch_rows", "Messages in it.", done.rows)
         yield self._gauge("batch_seconds", "Time it took.", done.seconds)
-        yield self._gauge("bronze_seconds", "Time it took to keep it.", done.bronze_seconds)
-        yield self._gauge("batch_timestamp_seconds", "When it was done.", done.at)
+        yield self._gauge("bronze_seconds", "Time to write it to bronze.", done.bronze_seconds)
+        yield self._gauge("batch_timestamp_seconds", "When it was complete.", done.at)
         if done.newest is not None:
-            meaning = "When the newest message in it came to the broker."
+            meaning = "When the broker received its newest message."
             yield self._gauge("newest_message_timestamp_seconds", meaning, done.newest)
         if done.behind is not None:
-            yield self._gauge("lag_seconds", "The age it had when the batch was done.", done.behind)
+            yield self._gauge(
+                "lag_seconds",
+                "The age of its newest message when the batch was complete.",
+                done.behind,
+            )
         ends = GaugeMetricFamily(
             "penstock_pipeline_next_offset",
             "The next offset of each stream: subtract from the broker's for the lag.",

@@ -1,9 +1,8 @@
-"""The streams a flow reads, declared where nobody has done so yet.
+"""Declares the streams that a flow reads, if none of them exists.
 
-A fleet that sends before anybody has declared a stream sends to nobody. So a flow says which stream
-it would have, and it is declared, durable, before the query starts. An operator who wants several,
-or a limit to what they keep, declares them first: where a stream is there that the flow reads,
-nothing is touched. Penstock and RabbitMQ are told alike, over AMQP 0-9-1.
+Publishers that start before a stream is declared would lose their messages, so it is declared,
+durable, before the query starts. Where a stream of the flow exists, nothing is changed: an operator
+may declare several, or set limits. Works alike with Penstock and RabbitMQ, over AMQP 0-9-1.
 """
 
 from __future__ import annotations
@@ -28,15 +27,13 @@ _STREAM_ARGUMENTS: Final = {"x-queue-type": "stream"}
 
 @dataclass(frozen=True, slots=True)
 class StreamDeclaration:
-    """A stream, and what of an exchange is to be kept in it."""
-
     stream: str
     exchange: str
     keys: tuple[str, ...]
 
 
 def declare_missing_streams(url: str, streams: str, wanted: Sequence[StreamDeclaration]) -> None:
-    """Declare what is wanted, unless there is a stream already of those that are read."""
+    """Declare the wanted streams, unless one of `streams` (names and patterns) exists."""
     if not wanted:
         return
     address = parse_amqp_url(url)
@@ -48,12 +45,12 @@ def declare_missing_streams(url: str, streams: str, wanted: Sequence[StreamDecla
 
 
 def _exists(address: AmqpAddress, pattern: str) -> bool:
-    """Whether there is such a stream. Only for a pattern the broker has to have a list of them."""
+    """Whether the stream exists; only a pattern needs the list of streams."""
     if any(sign in pattern for sign in "*?["):
         with closing(find_endpoint(address, None).open()) as broker:
             return any(fnmatchcase(name, pattern) for name in broker.names())
     try:
-        with BlockingConnection(address, f"looking for {pattern}") as connection:
+        with BlockingConnection(address, f"probe {pattern}") as connection:
             connection.call(connection.open_channel(), QUEUE_DECLARE, queue=pattern, passive=True)
     except NotFound:
         return False
@@ -62,7 +59,7 @@ def _exists(address: AmqpAddress, pattern: str) -> bool:
 
 def _declare(address: AmqpAddress, wanted: StreamDeclaration) -> None:
     name = wanted.stream
-    with BlockingConnection(address, f"declaring {name}") as connection:
+    with BlockingConnection(address, f"declare {name}") as connection:
         channel = connection.open_channel()
         connection.call(
             channel, QUEUE_DECLARE, queue=name, durable=True, arguments=_STREAM_ARGUMENTS

@@ -1,4 +1,4 @@
-"""Parquet by batch and day: whole or absent, replaceable, compacted while others read."""
+"""The lake: Parquet tables with a log of batches; batches are atomic and replaceable."""
 
 from penstock_spark.lake.files import StagedBatch
 from penstock_spark.lake.lake import BRONZE, GenerationPointer, Generations, Lake

@@ -1,13 +1,18 @@
-"""Files of a table as workers write them, with Arrow and without Spark's own writers.
+"""Files of a table as workers write them with Arrow, and the folders of a batch.
 
-    draft = table.stage(batch)            # in the driver; it goes to the workers
-    writing = draft.open_writer(schema)         # in each of them
-    writing.add(rows)
-    files = writing.close()               # back in the driver: table.commit(batch, files, …)
+    staged = table.stage(batch)           # in the driver; passed to the workers
+    writer = staged.open_writer(schema)   # in each worker
+    writer.add(rows)
+    files = writer.close()                # to the driver: table.commit(batch, files, …)
 
-A file has the rows one task has of one day, and of one stream where streams lie apart. It is safe
-from a power cut when `close` returns, and nobody's until the driver has entered it: of a task that
-is run twice, the files of the run that Spark has counted are told, the others are swept.
+A file has the rows of one task and one day, in bronze also of one stream:
+
+    _day=2026-11-15/_stream=sensors-0/….parquet
+
+It is durable when `close` returns, and part of the table when the driver has committed it: files of
+a task attempt that Spark does not count are deleted later. Files contain both columns, so that each
+can be read alone; the folders' names differ from the columns', so that readers which turn folders
+into columns get no duplicates. No information is read from a path: it is in the table's log.
 """
 
 from __future__ import annotations
@@ -28,20 +33,20 @@ import pyarrow.parquet as pq
 from penstock.core.units import MiB
 from penstock_spark.lake.log import DataFile, fsync_path
 
-#: Rows wait until there are so many bytes of them: a row group is worth reading then.
+#: Rows are buffered up to this size of a row group.
 _ROW_GROUP_BYTES: Final = 64 * MiB
 _DELTA_ENCODED: Final = (pa.types.is_int64, pa.types.is_timestamp)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """Where the files of a batch, or of several from `first` to `last`, are to lie. Picklable."""
+    """The location of the files of a batch, or of several from `first` to `last`. Picklable."""
 
     folder: Path  #: the table's
-    place: str  #: below it, and of this try alone
+    place: str  #: below it, of this attempt only
     first: int
     last: int
-    by_stream: bool = False  #: each stream has files of its own
+    by_stream: bool = False  #: each stream has its own files
 
     @classmethod
     def new(cls, folder: Path, first: int, last: int, *, by_stream: bool = False) -> StagedBatch:
@@ -54,7 +59,7 @@ class StagedBatch:
 
 @dataclass(slots=True)
 class _ParquetFile:
-    """One file; it is opened when there is much of it, or all."""
+    """One file; opened when a row group is full, or on close."""
 
     path: Path
     schema: pa.Schema
@@ -79,7 +84,7 @@ class _ParquetFile:
             self.waiting, self.bytes = [], 0
 
     def close(self) -> int:
-        """How many bytes there are."""
+        """Returns the size of the file."""
         self.flush()
         self.writer.close()
         fsync_path(self.path)
@@ -87,37 +92,37 @@ class _ParquetFile:
 
 
 class StagedBatchWriter:
-    """One task's part in a draft."""
+    """The files of one task."""
 
-    __slots__ = ("_draft", "_pages", "_schema")
+    __slots__ = ("_files", "_schema", "_staged")
 
-    def __init__(self, draft: StagedBatch, schema: pa.Schema) -> None:
-        self._draft = draft
+    def __init__(self, staged: StagedBatch, schema: pa.Schema) -> None:
+        self._staged = staged
         self._schema = schema
-        self._pages: dict[tuple[int, str | None], _ParquetFile] = {}
+        self._files: dict[tuple[int, str | None], _ParquetFile] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Rows of the schema, `day` among them, in any order."""
-        for stream, of_stream in _streams(rows) if self._draft.by_stream else [(None, rows)]:
+        """Add rows of the schema, which has `day`, in any order."""
+        for stream, of_stream in _streams(rows) if self._staged.by_stream else [(None, rows)]:
             for day, mine in _days(of_stream):
-                pages = self._pages.get((day, stream))
-                if pages is None:
-                    pages = self._pages[day, stream] = self._new(day, stream)
-                pages.add(mine)
+                file = self._files.get((day, stream))
+                if file is None:
+                    file = self._files[day, stream] = self._new(day, stream)
+                file.add(mine)
 
     def close(self) -> list[DataFile]:
         files = []
-        draft = self._draft
-        for (day, stream), pages in self._pages.items():
-            size = pages.close()
-            path = str(pages.path.relative_to(draft.folder))
+        staged = self._staged
+        for (day, stream), file in self._files.items():
+            size = file.close()
+            path = str(file.path.relative_to(staged.folder))
             files.append(
-                DataFile(path, _name(day), pages.rows, size, draft.first, draft.last, stream)
+                DataFile(path, _name(day), file.rows, size, staged.first, staged.last, stream)
             )
         return sorted(files, key=lambda file: (file.day, file.stream or ""))
 
     def _new(self, day: int, stream: str | None) -> _ParquetFile:
-        place = self._draft.folder / self._draft.place / partition_folder(_name(day), stream)
+        place = self._staged.folder / self._staged.place / partition_folder(_name(day), stream)
         return _ParquetFile(place / f"{uuid.uuid4().hex}.parquet", self._schema)
 
 
@@ -135,7 +140,7 @@ def _days(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _encoding(schema: pa.Schema) -> dict[str, Any]:
-    """What makes small files quickly: numbers that grow as differences, names as numbers."""
+    """Small and fast: delta encoding for numbers, dictionaries for text."""
     growing = [each.name for each in schema if any(kind(each.type) for kind in _DELTA_ENCODED)]
     named = [
         each.name
@@ -156,7 +161,7 @@ def _name(day: int) -> str:
 
 
 def parent_folders(folder: Path, files: Sequence[DataFile]) -> list[Path]:
-    """The folders between a table's and these files, deepest first."""
+    """The folders between the table's folder and these files, deepest first."""
     found: dict[Path, None] = {}
     for file in files:
         path = (folder / file.path).parent
@@ -166,32 +171,23 @@ def parent_folders(folder: Path, files: Sequence[DataFile]) -> list[Path]:
     return sorted(found, key=lambda path: len(path.parts), reverse=True)
 
 
-# Where in a batch's folder rows lie: by day and, in bronze, by stream.
-#
-#     _day=2026-11-15/_stream=sensors-0/….parquet
-#
-# Files keep both columns, so that each can be read alone; that the folders' names differ from
-# theirs leaves readers that make columns of folders with one of each. Nothing is read off a path:
-# what a file has is said in the table's log.
-
-#: Every table has it: the UTC day a row belongs to.
+#: In every table: the UTC day of a row.
 DAY_COLUMN: Final = "day"
-#: Tables whose streams lie apart have it.
+#: In tables with files per stream.
 STREAM_COLUMN: Final = "stream"
 DAY_FOLDER: Final = "_day"
 STREAM_FOLDER: Final = "_stream"
-#: A stream's name may be longer than a file system lets a folder's be, once it is spelled out.
+#: The escaped name of a stream may exceed the limit of the file system.
 _MAX_NAME_CHARACTERS: Final = 120
 
 
 def partition_folder(day: str, stream: str | None) -> str:
-    """The folder of a day, or of a stream's day."""
     of_day = f"{DAY_FOLDER}={day}"
     return of_day if stream is None else f"{of_day}/{STREAM_FOLDER}={stream_folder(stream)}"
 
 
 def stream_folder(stream: str) -> str:
-    """The name in letters, digits and `-._~+`, which neither file systems nor Spark interpret."""
+    """The name escaped to letters, digits and `-._~+`, which file systems and Spark accept."""
     spelled = quote(stream, safe="").replace("%", "+")
     if len(spelled) <= _MAX_NAME_CHARACTERS:
         return spelled

@@ -1,11 +1,15 @@
-"""The lake: tables of Parquet files on a file system that the driver and all workers see.
+"""The lake: tables of Parquet files on a file system that the driver and all workers share.
 
     lake = Lake.open(data / "lake", "hives")
     lake.read(spark, "silver.reports", days=(date(2026, 11, 1), date(2026, 11, 7)))
 
-A table is `layer.name`, and belongs to a flow: `silver/hives/reports`. Bronze is what came, by day
-and stream, and there is one of it; the other layers lie by day and have generations, of which one
-is current. Whoever opens the lake reads that one; a rebuild writes the next (`replay.py`).
+A table is `layer.name` and belongs to a flow: `silver/hives/reports`. Bronze is by day and stream
+and exists once; the other layers are by day and have generations, one of which is current. A
+rebuild writes the next generation (`replay.py`).
+
+Lake and database change to a new generation together without a common transaction: the
+`GenerationPointer` first names the next generation, then the database changes, then the pointer.
+A change that was begun is completed by `replay.finish_adoption`.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ _TABLE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*")
 
 
 class Lake:
-    """One flow's tables, of one generation. Small, picklable, keeps nothing open."""
+    """The tables of a flow, of one generation. Picklable."""
 
     __slots__ = ("_first", "flow", "generation", "root")
 
@@ -47,63 +51,62 @@ class Lake:
 
     @classmethod
     def open(cls, root: Path, flow: str) -> Lake:
-        """The generation that is current now."""
+        """The current generation."""
         return cls(root, flow, GenerationPointer(root, flow).read().current)
 
     def at(self, generation: int) -> Lake:
         return Lake(self.root, self.flow, generation)
 
     def spanning(self, first: int) -> Lake:
-        """For a batch that stands for several, from that one to its own."""
+        """For a batch that combines several, from `first` on."""
         return Lake(self.root, self.flow, self.generation, first)
 
     def write(self, table: str, batch_id: int, frame: DataFrame) -> TableLogEntry:
-        """Write a batch of a table; a later try replaces an earlier one. Needs a column `day`."""
+        """Write a batch of a table, with a column `day`; replaces an earlier attempt."""
         return self.table(table).write(batch_id, frame, first=self._first)
 
     def stage(self, table: str, batch_id: int) -> StagedBatch:
-        """For workers to write a batch of a table themselves."""
+        """Let workers write a batch of a table."""
         return self.table(table).stage(batch_id, self._first)
 
     def commit(
         self, table: str, batch_id: int, files: Sequence[DataFile], schema: pa.Schema
     ) -> TableLogEntry:
-        """What they have written becomes the batch; nothing does, if it is nothing."""
+        """Make the written files the batch; without files the batch is removed."""
         return self.table(table).commit(batch_id, files, schema)
 
     def remove_batch(self, table: str, batch_id: int) -> None:
-        """A batch has nothing of this table, whatever an earlier try of it has written."""
+        """Remove what an earlier attempt of the batch has written to the table."""
         self.table(table).remove_batch(batch_id)
 
     def read(
         self, spark: SparkSession, table: str, days: tuple[date, date] | None = None
     ) -> DataFrame:
-        """A table as it is now, or some days of it, from the first to the last.
+        """The current content of a table, or of the days from the first to the last.
 
-        What is written or compacted afterwards does not change it. Its files are there for an hour
-        at least.
+        Later writes and compactions do not change it; its files exist for at least an hour.
         """
         return self.table(table).read(spark, days)
 
     def table(self, name: str) -> LakeTable:
         if not _TABLE_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a table: should be as silver.reports")
+            raise ValueError(f"invalid table name {name!r}: should be like silver.reports")
         layer, _, short = name.partition(".")
         bronze = layer == BRONZE
         folder = self.root / layer / self.flow / short
         return LakeTable(name, folder, 0 if bronze else self.generation, by_stream=bronze)
 
     def tables(self) -> Iterator[LakeTable]:
-        """Those that have something, by name; bronze first."""
+        """The tables that exist, by name; bronze first."""
         for folder in sorted(self.root.glob(f"*/{self.flow}/*")):
             table = self.table(f"{folder.parent.parent.name}.{folder.name}")
             if table.log.folder.is_dir():
                 yield table
 
     def boundary(self, batch: int) -> int:
-        """The last batch not behind this one where the tables can be parted.
+        """The last batch up to this one at which the tables can be split.
 
-        A file that compaction made has many batches and cannot.
+        A compacted file has many batches and cannot be split.
         """
         files = [file for table in self._rebuilt() for file in table.log.files()]
         while straddling := [file.first for file in files if file.first < batch <= file.last]:
@@ -111,30 +114,30 @@ class Lake:
         return batch
 
     def branch(self, generation: int, before: int) -> Lake:
-        """Another generation, which has all this one has of batches before that one."""
+        """Another generation with the batches of this one before `before`."""
         other = self.at(generation)
         for table in self._rebuilt():
             target = other.table(table.name).log
             if (schema := table.log.schema()) is not None:
-                target.keep_schema(schema)
+                target.set_schema(schema)
             entries = list(table.log.entries())
             for each in table.log.compactions().values():
-                kept = tuple(file for file in each.files if file.last < before)
-                if kept:
-                    target.publish(CompactionEntry(each.day, min(each.through, before - 1), kept))
+                files = tuple(file for file in each.files if file.last < before)
+                if files:
+                    target.publish(CompactionEntry(each.day, min(each.through, before - 1), files))
             for entry in entries:
                 if entry.batch < before:
                     target.publish(entry)
         return other
 
     def drop(self, generation: int) -> None:
-        """Forget a generation; its files go with a later sweep."""
+        """Remove a generation; its files are deleted later."""
         for table in self.at(generation)._rebuilt():
             table.mark_unused(table.log.files())
             table.log.drop()
 
     def generations(self) -> set[int]:
-        """All there is something of."""
+        """The generations that exist."""
         return {
             int(path.name.removeprefix("log-")) for path in self.root.glob(f"*/{self.flow}/*/log-*")
         }
@@ -143,18 +146,11 @@ class Lake:
         return [table for table in self.tables() if not table.name.startswith(f"{BRONZE}.")]
 
 
-# Which generation of a flow's tables is current, and which is about to be.
-#
-# Lake and database change over together, though no one transaction spans them: the pointer first
-# says what is about to happen, then the database does it, then the pointer says that it is done.
-# Whoever finds a change begun finishes it (`replay.finish`).
-
-
 @dataclass(frozen=True, slots=True)
 class Generations:
     current: int = 0
     next: int | None = None  #: being adopted
-    newest: int = 0  #: the last number given out
+    newest: int = 0  #: the last number assigned
 
 
 class GenerationPointer:

@@ -1,15 +1,15 @@
-"""Which files are a table: a log of entries, each published by one rename.
+"""The log of a table: entries that name its files, each published by one rename.
 
-    log/000000000042.json     what batch 42 wrote
-    log/2026-11-15.json       a day's compacted files: all its rows up to a batch
-    log/schema.json           the columns, as Spark writes them down
+    log/000000000042.json     the files of batch 42
+    log/2026-11-15.json       the compacted files of a day, up to a batch
+    log/schema.json           the columns in Spark's format
 
-A file that no entry names is not there. An entry is whole or absent, whoever is killed, and
-publishing one again replaces it. A day's compaction stands for what every batch up to `through`
-has of that day, so publishing it takes in its own files and leaves out the batches' in one step.
+A file that no entry names is not part of the table. An entry is atomic, and publishing it again
+replaces it. A compaction of a day replaces the files of all batches up to `through` for that day,
+so publishing it adds its files and removes the batches' in one step.
 
-Readers look at batches first and at compactions after: an entry that is missing from the first
-look because a compaction made it superfluous is in the second.
+Readers list batches first and compactions second: a batch entry that a compaction has removed in
+between is covered by the compaction.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _SCHEMA: Final = "schema.json"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file: the rows some batches have of a day, or of a stream's day."""
+    """A Parquet file: the rows of some batches and a day, and perhaps of one stream."""
 
     path: str  #: below the table's folder
     day: str
     rows: int
     bytes: int
-    first: int  #: the batches it has rows of: from this one
-    last: int  #: to this one
-    stream: str | None = None  #: the only one it has rows of; none: of any
+    first: int  #: the first batch
+    last: int  #: the last batch
+    stream: str | None = None  #: None: several streams, or a table without streams
 
 
 @dataclass(frozen=True, slots=True)
 class TableLogEntry:
-    """A batch's files; `facts` are the writer's own."""
+    """The files of a batch, and facts of its writer."""
 
     batch: int
     files: tuple[DataFile, ...]
@@ -60,8 +60,6 @@ class CompactionEntry:
 
 
 class TableLog:
-    """The entries of one table."""
-
     __slots__ = ("folder",)
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +73,7 @@ class TableLog:
         (self.folder / _batch_name(batch)).unlink(missing_ok=True)
 
     def batches(self) -> list[int]:
-        """The ids of all entries, in order; those a compaction stands for may be among them."""
+        """The ids of all batch entries in order, including compacted ones not yet removed."""
         with suppress(FileNotFoundError):
             names = [path.stem for path in self.folder.iterdir() if path.suffix == ".json"]
             return sorted(int(name) for name in names if name.isdigit())
@@ -108,30 +106,29 @@ class TableLog:
             return (self.folder / _SCHEMA).read_text()
         return None
 
-    def keep_schema(self, schema: str) -> None:
+    def set_schema(self, schema: str) -> None:
         if self.schema() != schema:
             write_atomically(self.folder / _SCHEMA, schema)
 
     def drop(self) -> None:
-        """Forget all of it."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self.folder)
 
     def files(self) -> list[DataFile]:
-        """All files that are the table now, each row in one of them; oldest batches first."""
+        """The files of the table, oldest batches first."""
         entries = list(self.entries())
         compactions = self.compactions()
         found = [file for each in compactions.values() for file in each.files]
         for entry in entries:
             for file in entry.files:
-                standing = compactions.get(file.day)
-                if standing is None or entry.batch > standing.through:
+                compaction = compactions.get(file.day)
+                if compaction is None or entry.batch > compaction.through:
                     found.append(file)
         return sorted(found, key=lambda file: (file.first, file.last, file.path))
 
 
 def files_in_days(files: list[DataFile], days: tuple[date, date] | None) -> list[DataFile]:
-    """Those of the days from the first to the second, both included."""
+    """The files of the days from the first to the last, inclusive."""
     if days is None:
         return files
     first, last = (day.isoformat() for day in days)
@@ -139,19 +136,18 @@ def files_in_days(files: list[DataFile], days: tuple[date, date] | None) -> list
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """A file is there with all of the text, or as it was before; a power cut included."""
+    """Replace a file atomically and durably."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(aside, "w", opener=private_opener) as file:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", opener=private_opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
     fsync_path(path.parent)
 
 
 def fsync_path(path: Path) -> None:
-    """A file or a folder, safe from a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,10 +1,10 @@
-"""One table of the lake: batches written, replaced and read, each whole or not at all.
+"""A table of the lake: batches are written, replaced and read atomically.
 
-A batch's files are written into a folder of their own that nobody knows, and become the table's by
-one entry in its log. So a reader never sees half a batch, or a batch twice; what a killed process
-leaves is a folder without an entry, which the next compaction sweeps.
+The files of a batch are written into a new folder and become part of the table by one log entry. So
+a reader sees no incomplete or duplicate batch. A killed process leaves a folder without an entry,
+which the next compaction deletes.
 
-Files are written by Spark (`write`, `lay`), or by workers that have Arrow (`draft`, `enter`).
+Files are written by Spark (`write`, `write_files`) or by workers with Arrow (`stage`, `commit`).
 """
 
 from __future__ import annotations
@@ -52,11 +52,8 @@ class TableSize:
 
 
 class LakeTable:
-    """A table by its folder; `generation` says whose log is read and written.
-
-    With `by_stream`, each stream's rows have files of their own. Files from before that was so have
-    rows of several, and are read like any others.
-    """
+    """`generation` selects the log. With `by_stream`, each stream has its own files; older files
+    with several streams are read alike."""
 
     __slots__ = ("by_stream", "folder", "generation", "log", "name")
 
@@ -76,10 +73,10 @@ class LakeTable:
         facts: Callable[[Sequence[Path]], Mapping[str, Any]] | None = None,
         first: int | None = None,
     ) -> TableLogEntry:
-        """Write a batch, or replace what an earlier try of it wrote; a job of Spark's.
+        """Write a batch by a Spark job; replaces an earlier attempt.
 
-        `facts` are made from the files, before anybody sees them, and kept in the batch's entry.
-        It may stand for several batches: from `first`.
+        `facts` are computed from the files and stored in the log entry. A batch may combine
+        several, from `first` on.
         """
         files = self.write_files(frame, f"{batch}", batch if first is None else first, batch)
         paths = [self.folder / file.path for file in files]
@@ -88,7 +85,7 @@ class LakeTable:
         return entry
 
     def stage(self, batch: int, first: int | None = None) -> StagedBatch:
-        """For workers to write a batch by; it may stand for several."""
+        """Let workers write a batch, which may combine several."""
         begin = batch if first is None else first
         return StagedBatch.new(self.folder, begin, batch, by_stream=self.by_stream)
 
@@ -99,7 +96,7 @@ class LakeTable:
         schema: pa.Schema,
         facts: Mapping[str, Any] | None = None,
     ) -> TableLogEntry:
-        """Make files of a draft the batch, instead of what an earlier try of it wrote."""
+        """Make staged files the batch; replaces an earlier attempt."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         for folder in parent_folders(self.folder, files):
@@ -114,11 +111,10 @@ class LakeTable:
             return
         if (earlier := self.log.entry(entry.batch)) is not None:
             self.mark_unused(earlier.files)
-        self.log.keep_schema(_columns(schema))
+        self.log.set_schema(_columns(schema))
         self.log.publish(entry)
 
     def remove_batch(self, batch: int) -> None:
-        """There is nothing of this batch."""
         if (earlier := self.log.entry(batch)) is not None:
             self.mark_unused(earlier.files)
             self.log.remove(batch)
@@ -129,7 +125,7 @@ class LakeTable:
         days: tuple[date, date] | None = None,
         files: Sequence[DataFile] | None = None,
     ) -> DataFrame:
-        """What the table has now, or only what those files have."""
+        """The current content of the table, or of some files."""
         wanted = files_in_days(self.log.files(), days) if files is None else files
         schema = self.schema()
         if not wanted:
@@ -142,7 +138,7 @@ class LakeTable:
 
         text = self.log.schema()
         if text is None:
-            raise NotFound(f"the lake has no table {self.name!r} (yet)")
+            raise NotFound(f"the lake has no table {self.name!r}")
         return StructType.fromJson(json.loads(text))
 
     def size(self) -> TableSize:
@@ -153,9 +149,9 @@ class LakeTable:
     def write_files(
         self, frame: DataFrame, label: str, first: int, last: int, stream: str | None = None
     ) -> tuple[DataFile, ...]:
-        """Write files that are no part of the table yet, safe from a power cut.
+        """Write durable files that are not part of the table yet.
 
-        `stream` is the only one of which there are rows, where streams lie apart.
+        `stream` is the stream of all rows, in a table with files per stream.
         """
         from pyspark.sql.functions import col, lit
 
@@ -167,26 +163,26 @@ class LakeTable:
         return tuple(self._described(place, first, last, stream))
 
     def mark_unused(self, files: Iterable[DataFile]) -> None:
-        """Before files leave the table: their time in which readers may finish begins now."""
+        """Start the grace period of files that are about to leave the table."""
         for file in files:
             with suppress(FileNotFoundError):
                 os.utime(self.folder / file.path)
 
     def delete_unused(self, grace: float, now: float) -> int:
-        """Delete what has been no generation's for so many seconds. How many files."""
+        """Delete files that no generation has used for `grace` seconds; returns their number."""
         live = {file.path for log in self._logs() for file in log.files()}
-        swept = 0
+        deleted = 0
         for place in (self.folder / "data").glob("*"):
             with suppress(FileNotFoundError):
-                begun = place.stat().st_mtime >= now - grace  # somebody may be about to fill it
+                recent = place.stat().st_mtime >= now - grace  # it may be in use by a writer
                 for path in place.rglob("*"):
                     known = str(path.relative_to(self.folder)) in live
                     if not known and path.is_file() and path.stat().st_mtime < now - grace:
                         path.unlink()
-                        swept += path.suffix == ".parquet"
-                if not begun:
+                        deleted += path.suffix == ".parquet"
+                if not recent:
                     _prune(place)
-        return swept
+        return deleted
 
     def _logs(self) -> list[TableLog]:
         return [TableLog(path) for path in self.folder.glob("log-*")]
@@ -195,7 +191,7 @@ class LakeTable:
         found = []
         for day in sorted(place.glob(f"{DAY_FOLDER}=*")):
             for path in sorted(day.rglob("*.parquet")):
-                # Hadoop's own checksums: as many files again, and pages have theirs.
+                # Hadoop's checksum files are redundant: Parquet pages have checksums.
                 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
                 fsync_path(path)
                 rows = pq.read_metadata(path).num_rows
@@ -209,7 +205,7 @@ class LakeTable:
 
 
 def _prune(place: Path) -> None:
-    """Remove a batch's folder once it is empty."""
+    """Remove the folder of a batch if it is empty."""
     inner = sorted(place.rglob("*"), key=lambda path: len(path.parts), reverse=True)
     for folder in (*inner, place):
         if folder.is_dir():
@@ -218,8 +214,8 @@ def _prune(place: Path) -> None:
 
 
 def _columns(schema: StructType) -> str:
-    """The columns as of now; files from before a column was added have nulls there."""
+    """The current columns; files from before a column was added have nulls."""
     from pyspark.sql.types import StructField, StructType
 
-    # Nothing read from Parquet is sure not to be null.
+    # Columns read from Parquet are nullable.
     return StructType([StructField(each.name, each.dataType) for each in schema]).json()

@@ -157,8 +157,8 @@ class TestFaults:
             RuntimeError("what Spark says"), StoreUnavailable("no database answers")
         )
 
-        assert fault.passing
-        assert not fault.hopeless
+        assert fault.transient
+        assert not fault.permanent
 
     def test_a_mistake_in_a_flow_is_raised_as_it_was(self) -> None:
         mistake = KeyError("colour")
@@ -166,7 +166,7 @@ class TestFaults:
         fault = classify_failure(RuntimeError("what Spark says"), mistake)
 
         assert fault.error is mistake
-        assert not fault.passing
+        assert not fault.transient
 
     def test_a_broker_that_is_away_is_known_by_its_traceback(self) -> None:
         text = (
@@ -179,7 +179,7 @@ class TestFaults:
 
         fault = classify_failure(PythonException(text), None)
 
-        assert fault.passing
+        assert fault.transient
         assert fault.reason == "BrokerUnreachable: no broker at 127.0.0.1:5672"
 
     def test_a_broker_that_is_away_before_the_query_passes_too(self) -> None:
@@ -187,25 +187,25 @@ class TestFaults:
 
         fault = classify_failure(away, None)
 
-        assert fault.passing
+        assert fault.transient
         assert fault.error is away
 
     def test_a_machine_too_busy_to_start_a_worker_may_be_less_so(self) -> None:
         text = "[STREAM_FAILED] terminated: Python worker failed to connect back. SQLSTATE: XXKST"
 
-        assert classify_failure(PythonException(text), None).passing
+        assert classify_failure(PythonException(text), None).transient
 
     def test_so_is_an_error_of_pythons_own(self) -> None:
         fault = classify_failure(
             PythonException("Failed: Traceback\nConnectionResetError: by peer\n"), None
         )
 
-        assert fault.passing
+        assert fault.transient
 
     def test_a_stream_nobody_has_declared_yet_may_come(self) -> None:
         text = "Failed: Traceback\npenstock.core.errors.NotFound: there is no stream 'a'\n"
 
-        assert classify_failure(PythonException(text), None).passing
+        assert classify_failure(PythonException(text), None).transient
 
     @pytest.mark.parametrize("kind", [DataLost, AccessRefused, ConfigurationError])
     def test_what_only_a_person_can_mend_is_told_by_its_name(self, kind: type[Exception]) -> None:
@@ -213,7 +213,7 @@ class TestFaults:
 
         fault = classify_failure(PythonException(text), None)
 
-        assert fault.hopeless
+        assert fault.permanent
         assert type(fault.error) is kind
         assert str(fault.error) == "stream 'a': gone"
 
