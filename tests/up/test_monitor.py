@@ -75,7 +75,8 @@ def test_lag_is_what_streams_have_beyond_the_last_batch(
 ) -> None:
     stream(penstock.url, name, 5)
     progress = FlowProgress(tmp_path / "progress", FLOW)
-    progress.record_batch(BronzeBatch(41, 2, (), {name: 2}, datetime.now(UTC)), 0.25, 0.5, time.time())
+    batch = BronzeBatch(41, 2, (), {name: 2}, datetime.now(UTC))
+    progress.record_batch(batch, 0.25, 0.5, time.time())
     seen = look(tmp_path, broker=[penstock.http_url], pipeline=["hives"])
     assert seen.lag == 3
     assert view(broker=[penstock.http_url]).rate is not None

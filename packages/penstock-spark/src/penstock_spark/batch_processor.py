@@ -133,9 +133,7 @@ def open_checkpoint(folder: Path, lake: Lake) -> FlowCheckpoint:
         else FlowCheckpoint(folder, batch.batch + 1, batch.ends)
     )
     if batch is not None:
-        log.warning(
-            "checkpoint missing, continuing where bronze ends", batch=new.first, ends=new.starting
-        )
+        log.warning("checkpoint missing", batch=new.first, ends=new.starting)
     content = asdict(new)
     del content["folder"]
     write_atomically(folder / _CHECKPOINT_FILE, json.dumps(content))

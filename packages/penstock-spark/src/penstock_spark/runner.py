@@ -136,7 +136,7 @@ class FlowRunner:
                         raise failure.error from raised
                 pause = next(pauses)
                 log.warning(
-                    "retrying query",
+                    "waiting",
                     flow=self._flow.name,
                     reason=failure.reason,
                     pause=round(pause, 1),

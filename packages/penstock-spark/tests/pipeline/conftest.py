@@ -56,7 +56,7 @@ class Reader:
         return sorted((row.stream, row.offset) for row in out.select("stream", "offset").collect())
 
     def _configured(self, reader: Any, streams: str, options: dict[str, Any]) -> Any:
-        given = {"url": self.broker.url, "streams": streams, "patienceSeconds": 30} | options
+        given = {"url": self.broker.url, "streams": streams, "retrySeconds": 30} | options
         return reader.format("penstock").options(**given)
 
 

@@ -132,7 +132,7 @@ def test_fewer_columns_may_be_asked_for(reader: Reader, name: str) -> None:
 
 
 def test_a_stream_that_is_not_there_is_named(reader: Reader, name: str) -> None:
-    with pytest.raises(AnalysisException, match=f"there is no stream '{name}'"):
+    with pytest.raises(AnalysisException, match=f"no stream '{name}'"):
         reader.batch(name).collect()
 
 
@@ -141,7 +141,7 @@ def test_a_queue_is_no_stream(reader: Reader, name: str) -> None:
         opened.queue_declare(name, durable=True)
         opened.basic_publish("", name, b"precious", pika.BasicProperties(delivery_mode=2))
 
-    with pytest.raises(AnalysisException, match="no stream"):
+    with pytest.raises(AnalysisException, match="not a stream"):
         reader.batch(name).collect()
 
     with channel(reader.broker.url) as opened:

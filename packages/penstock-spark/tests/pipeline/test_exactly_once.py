@@ -242,7 +242,7 @@ def test_a_worker_is_killed(broker: Broker, spark: SparkSession, tmp_path: Path,
 def test_the_broker_is_killed(own: Broker, spark: SparkSession, tmp_path: Path, name: str) -> None:
     flow = Flow(own.url, name)
     reader = Reader(spark, own, tmp_path)
-    options = {"startingOffsets": "earliest", "patienceSeconds": 60, "streamPort": _port(own)}
+    options = {"startingOffsets": "earliest", "retrySeconds": 60, "streamPort": _port(own)}
     frame = reader.stream(",".join(flow.names), **options)
     query = reader.start(frame)
     with flow.running():

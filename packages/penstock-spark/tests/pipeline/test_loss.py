@@ -16,7 +16,7 @@ def test_a_batch_that_asks_for_what_is_gone_is_refused(reader: Reader, name: str
     declare(reader.broker.url, name, **SMALL)
     overflow(reader.broker.url, name, beyond=0)
 
-    with pytest.raises(AnalysisException, match="no longer there"):
+    with pytest.raises(AnalysisException, match="not exist any more"):
         reader.batch(name, startingOffsets=json.dumps({name: 0})).collect()
 
 

@@ -118,7 +118,7 @@ def test_lost_messages_end_the_query_and_it_says_what_to_do(
     delete(reader.broker.url, name)
     stream(reader.broker.url, name, 5)
 
-    with pytest.raises(StreamingQueryException, match=r"declared anew.*failOnDataLoss=false"):
+    with pytest.raises(StreamingQueryException, match=r"declared again.*failOnDataLoss=false"):
         reader.run(name)
 
 

@@ -13,7 +13,7 @@ from tests.pipeline.given import channel, declare, stream, taken
 
 
 def write(frame: DataFrame, reader: Reader, **options: Any) -> None:
-    given: dict[str, Any] = {"url": reader.broker.url, "patienceSeconds": 30, **options}
+    given: dict[str, Any] = {"url": reader.broker.url, "retrySeconds": 30, **options}
     frame.write.format("penstock").options(**given).mode("append").save()
 
 

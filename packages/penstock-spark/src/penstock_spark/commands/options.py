@@ -1,4 +1,4 @@
-"""What the commands of `penstock pipeline` share: flags, and how a flow is opened with them."""
+"""Options of `penstock pipeline`, and how a flow is opened with them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPARK: Final = "Spark"
 
 FlowName = Annotated[
     str,
-    typer.Option("--flow", metavar="NAME", help="Which flow; or module:function that opens one."),
+    typer.Option("--flow", metavar="NAME", help="The flow, or module:function that opens one."),
 ]
 Master = Annotated[
     str,
@@ -51,17 +51,18 @@ Remote = Annotated[
 ]
 SparkSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--spark", metavar="KEY=VALUE", help="Any setting of Spark's.", rich_help_panel=SPARK
-    ),
+    typer.Option("--spark", metavar="KEY=VALUE", help="A setting of Spark.", rich_help_panel=SPARK),
 ]
 LargestBatch = Annotated[
-    int, typer.Option("--max-batch", min=1, metavar="N", help="The most messages in a batch.")
+    int,
+    typer.Option(
+        "--max-batch", min=1, metavar="N", help="The largest number of messages in a batch."
+    ),
 ]
 FailOnLoss = Annotated[
     bool,
     typer.Option(
-        "--fail-on-loss/--accept-loss", help="What to do about messages gone before they were read."
+        "--fail-on-loss/--accept-loss", help="Fail if messages were removed before they were read."
     ),
 ]
 

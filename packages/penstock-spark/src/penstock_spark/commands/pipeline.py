@@ -1,7 +1,4 @@
-"""`penstock pipeline`: messages into tables on Spark; run, caught up, replayed, compacted.
-
-Thin: the engine is `penstock_spark`, what a flow does with its messages is the application's.
-"""
+"""`penstock pipeline`: runs a flow on Spark, catches up, replays, compacts, shows dead letters."""
 
 from __future__ import annotations
 
@@ -37,29 +34,27 @@ if TYPE_CHECKING:
     from penstock_spark.directory import FlowDirectory
 
 
-# `penstock pipeline letters`: the last messages that were none, with the reason and their bytes.
-#
-# Read off the lake's files as they lie, newest first: no Spark is started for it.
-
 DEAD_LETTERS_TABLE: Final = "silver.dead_letters"
-#: Bytes that are shown of a message; `--json` has all of them.
+#: The number of bytes shown of a message; `--json` has all.
 _SHOWN_BYTES: Final = 24
 
 
-def letters(
-    flow: Annotated[str, typer.Option("--flow", metavar="NAME", help="Whose.")] = "hives",
+def dead_letters(
+    flow: Annotated[str, typer.Option("--flow", metavar="NAME", help="The flow.")] = "hives",
     count: Annotated[
-        int, typer.Option("--count", "-n", metavar="N", min=1, help="The last so many.")
+        int, typer.Option("--count", "-n", metavar="N", min=1, help="The number of the last ones.")
     ] = 20,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="WORD", help="Only those of this reason.")
+        str | None, typer.Option("--reason", metavar="WORD", help="Only those with this reason.")
     ] = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A line each, whole.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line, with all bytes.")
+    ] = False,
 ) -> None:
-    """Show the dead letters: messages that are none, why, and what was in them."""
+    """Show dead letters: messages that could not be decoded, with the reason and their bytes."""
     home = effective(file, pairs, data).settings.data
     found = list(islice(_newest_first(home, flow, reason), count))
     for row in found:
@@ -71,6 +66,7 @@ def letters(
 
 
 def _newest_first(home: Path, flow: str, reason: str | None) -> Iterator[dict[str, Any]]:
+    """Read from the files of the lake, without Spark."""
     import pyarrow.parquet as pq
 
     from penstock_spark.directory import FlowDirectory
@@ -96,17 +92,16 @@ def _dead_letter_record(row: dict[str, Any]) -> dict[str, Any]:
 def _format_dead_letter(row: dict[str, Any]) -> str:
     raw = row["raw"] or b""
     more = f" … {len(raw)} bytes" if len(raw) > _SHOWN_BYTES else ""
-    came = row["received_at"].strftime("%Y-%m-%d %H:%M:%SZ")
-    return (
-        f"{came}  {row['reason']:<16} {row['topic']}  {raw[:_SHOWN_BYTES].hex(' ')}{more}".rstrip()
-    )
+    received = row["received_at"].strftime("%Y-%m-%d %H:%M:%SZ")
+    shown = f"{raw[:_SHOWN_BYTES].hex(' ')}{more}"
+    return f"{received}  {row['reason']:<16} {row['topic']}  {shown}".rstrip()
 
 
-app = typer.Typer(no_args_is_help=True, help="Messages into tables, on Spark.")
+app = typer.Typer(no_args_is_help=True, help="Process messages into tables on Spark.")
 app.command()(status)
-app.command()(letters)
+app.command("dead-letters")(dead_letters)
+app.command("letters", hidden=True)(dead_letters)
 
-#: Files of batches that are written for hours would be too many to read.
 COMPACT_SECONDS: Final = 3600.0
 
 
@@ -115,15 +110,16 @@ def run(
     flow: FlowName = "hives",
     url: Url = DEFAULT_URL,
     every: Annotated[
-        float, typer.Option(min=0.0, metavar="SECONDS", help="From one batch to the next.")
+        float, typer.Option(min=0.0, metavar="SECONDS", help="The interval of batches.")
     ] = 0.5,
     max_batch: LargestBatch = 500_000,
     loss: FailOnLoss = True,
     compact_every: Annotated[
-        float, typer.Option(min=0.0, metavar="SECONDS", help="Compact so often; 0 for never.")
+        float,
+        typer.Option(min=0.0, metavar="SECONDS", help="The interval of compactions; 0 for never."),
     ] = COMPACT_SECONDS,
     metrics: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Figures for Prometheus, on loopback.")
+        int | None, typer.Option(metavar="PORT", help="Serve metrics for Prometheus on loopback.")
     ] = None,
     database: Database = None,
     cache: Cache = None,
@@ -135,7 +131,7 @@ def run(
     pairs: Overrides = None,
     with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
 ) -> None:
-    """Apply messages as they come: one line when it is ready; SIGTERM ends it after its batch."""
+    """Apply messages as they arrive, until SIGTERM. Prints a line when it is ready."""
     from penstock_spark.compaction import compaction_task
     from penstock_spark.flow import run_periodic_tasks
     from penstock_spark.runner import FlowRunner, SourceOptions
@@ -152,11 +148,11 @@ def run(
         if compact_every:
             periodic_tasks.append(compaction_task(found.directory, compact_every))
 
-        def follow(stop: threading.Event) -> None:
+        def work(stop: threading.Event) -> None:
             with run_periodic_tasks(found.spark, found.flow.name, periodic_tasks):
                 runner.run(stop, ready=lambda: typer.echo(ready))
 
-        asyncio.run(_until_stopped(follow, with_stdin))
+        asyncio.run(_until_stopped(work, with_stdin))
 
 
 @app.command()
@@ -174,7 +170,7 @@ def once(
     file: ConfigFile = None,
     pairs: Overrides = None,
 ) -> None:
-    """Apply what the streams hold now, and end."""
+    """Apply the messages that the streams have now, and end."""
     from penstock_spark.progress import FlowProgress
     from penstock_spark.runner import FlowRunner, SourceOptions
 
@@ -198,8 +194,8 @@ def replay(
         typer.Option(
             "--from",
             parser=parse_time,
-            metavar="MOMENT",
-            help="Messages since then, or a little before; all of them unless said.",
+            metavar="TIME",
+            help="Messages since this time, or somewhat earlier; by default all.",
         ),
     ] = None,
     until: Annotated[
@@ -207,8 +203,8 @@ def replay(
         typer.Option(
             "--to",
             parser=parse_time,
-            metavar="MOMENT",
-            help="Leave out later ones, and leave the result aside to be looked at.",
+            metavar="TIME",
+            help="Omit later messages, and do not adopt the result but keep it for inspection.",
         ),
     ] = None,
     url: Url = DEFAULT_URL,
@@ -222,12 +218,12 @@ def replay(
     file: ConfigFile = None,
     pairs: Overrides = None,
 ) -> None:
-    """Make a flow's tables anew from the messages kept, while it goes on running."""
+    """Rebuild a flow's tables from bronze, while it runs."""
     from penstock_spark.replay import FlowReplay
 
     with open_flow(flow, url, database, cache, master, remote, spark, data, file, pairs) as found:
         done = FlowReplay(found.spark, found.flow, found.directory, max_batch).run(since, until)
-    where = "is current" if done.adopted else "lies aside"
+    where = "is current" if done.adopted else "is not adopted"
     typer.echo(
         f"{done.rows:,} messages replayed, batches {done.first} to {done.last}; "
         f"generation {done.generation} {where}"
@@ -238,10 +234,10 @@ def replay(
 def compact(
     flow: FlowName = "hives",
     first: Annotated[
-        datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="Days from this one.")
+        datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="The first day.")
     ] = None,
     last: Annotated[
-        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="To this one.")
+        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="The last day.")
     ] = None,
     master: Master = "local[*]",
     spark: SparkSettings = None,
@@ -249,7 +245,7 @@ def compact(
     file: ConfigFile = None,
     pairs: Overrides = None,
 ) -> None:
-    """Merge the many small files of batches into few large ones, while the flow goes on."""
+    """Merge the small files of batches into large ones, while the flow runs."""
     from penstock_spark.compaction import compact as merge
     from penstock_spark.directory import FlowDirectory, FlowLock
     from penstock_spark.session import flow_session
@@ -276,14 +272,14 @@ def _serve(directory: FlowDirectory, port: int) -> None:
 
 
 async def _until_stopped(work: Callable[[threading.Event], None], with_stdin: bool) -> None:
-    """Do it in a thread, which is told when it is time to stop."""
-    told = threading.Event()
+    """Run `work` in a thread; its event is set when the command is to stop."""
+    stop_work = threading.Event()
     async with stop_event(with_stdin) as stop:
-        working = asyncio.create_task(asyncio.to_thread(work, told))
+        working = asyncio.create_task(asyncio.to_thread(work, stop_work))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.set()
+            stop_work.set()
             stopping.cancel()
         await working

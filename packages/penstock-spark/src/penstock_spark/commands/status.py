@@ -1,4 +1,4 @@
-"""`penstock pipeline status`: how far flows have come, how far behind they are, what they keep."""
+"""`penstock pipeline status`: state, progress and lag of flows, and the sizes of their tables."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _STYLES: Final = {"running": "green", "waiting": "yellow", "failed": "bold red",
 
 def status(
     flow: Annotated[
-        str | None, typer.Option("--flow", metavar="NAME", help="Only this one.")
+        str | None, typer.Option("--flow", metavar="NAME", help="Only this flow.")
     ] = None,
     url: Url = DEFAULT_URL,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep looking, until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update until Ctrl-C.")] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="How often, then.")
+        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="The interval of updates.")
     ] = 2.0,
 ) -> None:
-    """Show what flows do: their last batch, rate, lag, dead letters, and the sizes of tables."""
+    """Show the state, last batch, rate, lag and dead letters of flows, and the sizes of tables."""
     from rich.console import Console
     from rich.live import Live
 
@@ -62,9 +62,6 @@ def _fetch_status(home: Path, flow: str | None, url: str) -> list[FlowStatus]:
         flow_status(FlowDirectory(home, name), url, time.time())
         for name in ([flow] if flow else known)
     ]
-
-
-# What it looks like.
 
 
 def _render_status(seen: list[FlowStatus]) -> RenderableType:

@@ -1,11 +1,10 @@
-"""`spark.read`: what streams hold between two positions, as of the moment it is planned."""
+"""`spark.read`: the messages of streams between two positions, and their division into tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -21,8 +20,6 @@ from penstock_spark.streams.endpoint import StreamEndpoint
 
 @dataclass
 class StreamPartition(InputPartition):
-    """A task's share: a range, and how to get at it."""
-
     endpoint: StreamEndpoint
     wanted: StreamRange
 
@@ -55,44 +52,42 @@ class BatchReader(DataSourceReader):
                 loss.gap(name, start[name], begin)
             if stop[name] < begin and options.ending.named:
                 raise ConfigurationError(
-                    f"endingOffsets: stream {name!r} begins at {begin}, behind {stop[name]}"
+                    f"endingOffsets: stream {name!r} begins at {begin}, after {stop[name]}"
                 )
             ranges.append(StreamRange(name, begin, max(begin, stop[name])))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # When there is nothing to read, Spark makes up a partition of its own.
+        # Without partitions, Spark passes one of its own.
         if isinstance(partition, StreamPartition):
             yield from self._range_reader.rows(partition.endpoint, partition.wanted)
 
 
-# How much of each stream a batch takes, and how that is divided among tasks. Arithmetic only.
-
-#: Without `minPartitions`, a range is divided into parts of about so many messages: enough that a
-#: task's own cost does not show, few enough to keep all cores busy.
+#: The approximate size of a partition without `minPartitions`: large enough to hide the cost of a
+#: task, small enough to keep all cores busy.
 PARTITION_MESSAGES: Final = 131_072
 
 
 def limit_end_offsets(
     start: Mapping[str, int], ends: Mapping[str, int], limit: int
 ) -> dict[str, int]:
-    """Where a batch of at most `limit` messages ends: each gives in proportion to what waits.
+    """The end of a batch of at most `limit` messages, shared in proportion to the backlogs.
 
-    Every stream that has messages gives at least one, so that none starves; only with more streams
-    than `limit` does a batch exceed it.
+    Every stream with messages contributes at least one; only with more streams than `limit` does a
+    batch exceed it.
     """
     waiting = {name: ends[name] - start[name] for name in ends if ends[name] > start[name]}
     total = sum(waiting.values())
     if total <= limit:
         return dict(ends)
-    # Whole shares first; what rounding left goes to the largest remainders.
+    # The rest from rounding goes to the largest remainders.
     shares = {name: max(1, count * limit // total) for name, count in waiting.items()}
     left = limit - sum(shares.values())
     for name in sorted(waiting, key=lambda name: -(waiting[name] * limit % total)):
         if left > 0 and shares[name] < waiting[name]:
             shares[name] += 1
             left -= 1
-    # What was given to those whose share was less than one, the largest have to do without.
+    # Shares that were raised to one are taken from the largest.
     for name in sorted(shares, key=lambda name: -shares[name]):
         if left < 0:
             less = min(shares[name] - 1, -left)
@@ -102,7 +97,7 @@ def limit_end_offsets(
 
 
 def split_ranges(ranges: Iterable[StreamRange], minimum: int | None) -> list[StreamRange]:
-    """Parts of the ranges, one a task: at least `minimum`, as long as there are messages for it."""
+    """Partitions of the ranges: at least `minimum`, if there are as many messages."""
     whole = [each for each in ranges if len(each) > 0]
     total = sum(len(each) for each in whole)
     parts: list[StreamRange] = []
@@ -111,10 +106,5 @@ def split_ranges(ranges: Iterable[StreamRange], minimum: int | None) -> list[Str
             count = -(-len(each) * minimum // total)
         else:
             count = -(-len(each) // PARTITION_MESSAGES)
-        parts += _equal_parts(each, min(count, len(each)))
+        parts += each.split(min(count, len(each)))
     return parts
-
-
-def _equal_parts(whole: StreamRange, count: int) -> list[StreamRange]:
-    edges = [whole.start + len(whole) * index // count for index in range(count + 1)]
-    return [StreamRange(whole.stream, *edge) for edge in pairwise(edges)]

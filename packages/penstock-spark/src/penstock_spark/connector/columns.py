@@ -1,9 +1,15 @@
-"""The columns a DataFrame of messages has, and how they are made of what a broker hands out.
+"""The columns of a DataFrame of messages, built from record batches of a backend.
 
-Whole columns at a time: the content headers of a batch are walked together, one property after the
-other, with NumPy, and text is gathered by its places. Only header tables are decoded one by one,
-and of equal ones only the first. A query that asks for fewer columns (`.schema(...)`) pays for
-those only.
+The content headers of a batch are parsed together with NumPy, one property after the other. Only
+header tables are decoded one by one, and equal ones once. A query that selects fewer columns
+(`.schema(...)`) builds only those.
+
+Headers are a map of strings. A string is unchanged; any other value is its JSON text: `7`, `true`,
+`1.5`, `[1, 2]`, `{"a": null}`. A timestamp is ISO 8601 in quotes, bytes are base64 in quotes. A
+void is null. An invalid table gives no headers.
+
+With `reader.schema("packed BINARY").load()` a row is a record batch in Arrow's IPC format, for
+queries whose Python workers need Arrow: Spark then passes bytes on without decoding messages.
 """
 
 from __future__ import annotations
@@ -27,17 +33,11 @@ from penstock.core.errors import WireSyntaxError
 from penstock.core.field_table import decode_table
 from penstock_spark.streams.offsets import OFFSET_HEADER
 
-# The headers of messages as text: a map of strings, whatever types the publisher used.
-#
-# A string is itself. Anything else is its JSON text: `7`, `true`, `1.5`, `[1, 2]`, `{"a": null}`;
-# in there, and alone, a moment is ISO 8601 in quotes and bytes are base64 in quotes. A void is
-# null. A table that cannot be read gives no headers; the message is there all the same.
-
 HEADERS_TYPE: Final = pa.map_(pa.string(), pa.string())
 
 
 def decode_headers(tables: Iterable[bytes | None]) -> pa.Array:
-    """The column of these tables, each without the length before it."""
+    """The column of encoded tables without their lengths."""
     return pa.array([_decoded_table(table) for table in tables], HEADERS_TYPE)
 
 
@@ -48,7 +48,7 @@ def _decoded_table(table: bytes | None) -> list[tuple[str, str | None]] | None:
         found, _ = decode_table(len(table).to_bytes(4, "big") + table)
     except WireSyntaxError:
         return None
-    # The offset is the broker's to say, and in a column of its own.
+    # The offset has its own column.
     pairs = [(name, header_text(value)) for name, value in found.items() if name != OFFSET_HEADER]
     return pairs or None
 
@@ -60,7 +60,6 @@ def header_text(value: Any) -> str | None:
         case str():
             return value
         case bytes() | bytearray():
-            # A long string that is no UTF-8 comes as bytes as well; neither is text.
             return json.dumps(_json_value(value))
     return json.dumps(value, default=_json_value, ensure_ascii=False)
 
@@ -80,7 +79,7 @@ _TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 #: The last millisecond of the year 9999: Python and Spark have no later date.
 _MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 
-#: In Spark's words they are `schema.SCHEMA`.
+#: As `source.SPARK_SCHEMA`.
 ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "stream": pa.string(),
     "offset": pa.int64(),
@@ -93,7 +92,7 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "body": pa.binary(),
 }
 
-#: What a query gets only if it asks for it: the AMQP 0-9-1 content header, types and all.
+#: Only if a query selects it: the AMQP 0-9-1 content header.
 OPTIONAL_TYPES: Final[dict[str, pa.DataType]] = {"properties": pa.binary()}
 _TYPES: Final = ARROW_TYPES | OPTIONAL_TYPES
 
@@ -101,7 +100,7 @@ Array = NDArray[Any]
 
 
 class _HeaderScan:
-    """The properties of a batch's messages: where each lies in its content header."""
+    """The positions of the properties in the content headers of a batch."""
 
     def __init__(self, headers: pa.Array) -> None:
         _, ends, blob = headers.buffers()
@@ -116,8 +115,8 @@ class _HeaderScan:
         self.size = size
 
     @cached_property
-    def places(self) -> dict[int, tuple[Array, Array, Array]]:
-        """By flag: the rows that have the property, where its content begins, how long it is."""
+    def positions(self) -> dict[int, tuple[Array, Array, Array]]:
+        """By flag: the rows with the property, and where it begins and how long it is in each."""
         position = self._starts + 14
         found = {}
         for flag, width in _WIDTHS:
@@ -138,13 +137,13 @@ class _HeaderScan:
         return found
 
     def text(self, flag: int) -> pa.Array:
-        if flag not in self.places:
+        if flag not in self.positions:
             return pa.nulls(self.size, pa.string())
-        rows, starts, lengths = self.places[flag]
+        rows, starts, lengths = self.positions[flag]
         return _as_text(self.gather(rows, starts, lengths))
 
     def gather(self, rows: Array, starts: Array, lengths: Array) -> pa.Array:
-        """The bytes at those places, as a column that is null in all other rows."""
+        """The bytes at these positions, as a column that is null in all other rows."""
         sizes = np.zeros(self.size, np.int64)
         sizes[rows] = lengths
         offsets = np.zeros(self.size + 1, np.int32)
@@ -157,11 +156,11 @@ class _HeaderScan:
             buffers[0] = pa.py_buffer(np.packbits(present, bitorder="little"))
         return pa.Array.from_buffers(pa.binary(), self.size, buffers)
 
-    def moments(self) -> pa.Array:
+    def timestamps(self) -> pa.Array:
         """The publishers' timestamps, a property in seconds; null where there is no such date."""
-        if basic_properties.TIMESTAMP not in self.places:
+        if basic_properties.TIMESTAMP not in self.positions:
             return pa.nulls(self.size, _TIMESTAMP_TYPE)
-        rows, starts, _ = self.places[basic_properties.TIMESTAMP]
+        rows, starts, _ = self.positions[basic_properties.TIMESTAMP]
         seconds = self._number(starts, 8)
         # Some publishers write milliseconds; a number of seconds is that large from the year 5138.
         millis = np.where(seconds > 99_999_999_999, seconds, seconds * 1000)
@@ -196,7 +195,7 @@ _WIDTHS: Final = (
 def _as_text(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
-    except pa.ArrowInvalid:  # a publisher's mistake, and rare enough to look at each
+    except pa.ArrowInvalid:  # rare: a publisher's mistake
         texts = [None if each is None else each.decode("utf-8", "replace") for each in _list(raw)]
         return pa.array(texts, pa.string())
 
@@ -206,32 +205,32 @@ def _list(raw: pa.Array) -> list[bytes | None]:
     return values
 
 
-def _headers(walk: _HeaderScan) -> pa.Array:
-    if basic_properties.HEADERS not in walk.places:
-        return pa.nulls(walk.size, HEADERS_TYPE)
-    tables = walk.gather(*walk.places[basic_properties.HEADERS]).dictionary_encode()
+def _headers(scan: _HeaderScan) -> pa.Array:
+    if basic_properties.HEADERS not in scan.positions:
+        return pa.nulls(scan.size, HEADERS_TYPE)
+    tables = scan.gather(*scan.positions[basic_properties.HEADERS]).dictionary_encode()
     return decode_headers(_list(tables.dictionary)).take(tables.indices)
 
 
-def _timestamp(batch: pa.RecordBatch, walk: _HeaderScan) -> pa.Array:
-    """When the broker took it in; where it does not tell, what the publisher wrote."""
+def _timestamp(batch: pa.RecordBatch, scan: _HeaderScan) -> pa.Array:
+    """The time of the broker, or else of the publisher."""
     column = batch.column("timestamp")
     if column.null_count == 0:
         return column.cast(_TIMESTAMP_TYPE)
-    told = _header_timestamps(walk)
+    published = _header_timestamps(scan)
     return (
-        told
+        published
         if column.null_count == len(column)
-        else pc.coalesce(column.cast(_TIMESTAMP_TYPE), told)
+        else pc.coalesce(column.cast(_TIMESTAMP_TYPE), published)
     )
 
 
-def _header_timestamps(walk: _HeaderScan) -> pa.Array:
-    """RabbitMQ can be told to stamp messages: in milliseconds among the headers."""
-    seconds = walk.moments()
-    if basic_properties.HEADERS not in walk.places:
+def _header_timestamps(scan: _HeaderScan) -> pa.Array:
+    """RabbitMQ can be configured to add a timestamp in milliseconds to the headers."""
+    seconds = scan.timestamps()
+    if basic_properties.HEADERS not in scan.positions:
         return seconds
-    stamp = pc.map_lookup(_headers(walk), "timestamp_in_ms", "first")
+    stamp = pc.map_lookup(_headers(scan), "timestamp_in_ms", "first")
     digits = pc.if_else(pc.match_substring_regex(stamp, r"^\d{1,15}$"), stamp, None)
     millis = digits.cast(pa.int64())
     millis = pc.if_else(pc.less_equal(millis, _MAX_TIMESTAMP_MS), millis, None)
@@ -242,47 +241,39 @@ def _header_timestamps(walk: _HeaderScan) -> pa.Array:
 _ColumnBuilder = Callable[[pa.RecordBatch, str, _HeaderScan], pa.Array]
 
 _COLUMN_BUILDERS: Final[dict[str, _ColumnBuilder]] = {
-    "stream": lambda batch, stream, walk: pa.repeat(pa.scalar(stream), batch.num_rows),
-    "offset": lambda batch, stream, walk: batch.column("offset"),
-    "timestamp": lambda batch, stream, walk: _timestamp(batch, walk),
-    "exchange": lambda batch, stream, walk: batch.column("exchange").dictionary_decode(),
-    "routing_key": lambda batch, stream, walk: batch.column("routing_key").dictionary_decode(),
-    "content_type": lambda batch, stream, walk: walk.text(basic_properties.CONTENT_TYPE),
-    "message_id": lambda batch, stream, walk: walk.text(basic_properties.MESSAGE_ID),
-    "headers": lambda batch, stream, walk: _headers(walk),
-    "body": lambda batch, stream, walk: batch.column("body"),
-    "properties": lambda batch, stream, walk: batch.column("properties"),
+    "stream": lambda batch, stream, scan: pa.repeat(pa.scalar(stream), batch.num_rows),
+    "offset": lambda batch, stream, scan: batch.column("offset"),
+    "timestamp": lambda batch, stream, scan: _timestamp(batch, scan),
+    "exchange": lambda batch, stream, scan: batch.column("exchange").dictionary_decode(),
+    "routing_key": lambda batch, stream, scan: batch.column("routing_key").dictionary_decode(),
+    "content_type": lambda batch, stream, scan: scan.text(basic_properties.CONTENT_TYPE),
+    "message_id": lambda batch, stream, scan: scan.text(basic_properties.MESSAGE_ID),
+    "headers": lambda batch, stream, scan: _headers(scan),
+    "body": lambda batch, stream, scan: batch.column("body"),
+    "properties": lambda batch, stream, scan: batch.column("properties"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """The columns a query wants, in its order; or all, many rows in a value (`PACKED_COLUMN`)."""
+    """The columns of a query in its order; or all, packed (`PACKED_COLUMN`)."""
 
     names: tuple[str, ...]
     packed: bool = False
 
     def build(self, batch: pa.RecordBatch, stream: str) -> pa.RecordBatch:
-        """A batch of `streams.backend.RECORD_SCHEMA` as Spark is to have it."""
-        walk = _HeaderScan(batch.column("properties"))
-        arrays = [_COLUMN_BUILDERS[name](batch, stream, walk) for name in self.names]
+        """Convert a batch of `streams.backend.RECORD_SCHEMA`."""
+        scan = _HeaderScan(batch.column("properties"))
+        arrays = [_COLUMN_BUILDERS[name](batch, stream, scan) for name in self.names]
         schema = pa.schema([(name, _TYPES[name]) for name in self.names])
         built = pa.RecordBatch.from_arrays(arrays, schema=schema)
         return pack_messages(built) if self.packed else built
 
 
-# Many messages as one value: a record batch in the bytes of Arrow's IPC.
-#
-#     reader.schema("packed BINARY").load()
-#
-# For queries whose own workers want Arrow: Spark then hands bytes from one Python process to the
-# next, and looks at no message. Exactly once is as it was, for it is a matter of offsets.
-
 PACKED_COLUMN: Final = "packed"
 
 
 def pack_messages(messages: pa.RecordBatch) -> pa.RecordBatch:
-    """One row, which is the batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, messages.schema) as writer:
         writer.write_batch(messages)
@@ -293,6 +284,6 @@ def pack_messages(messages: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def unpack_messages(value: pa.BinaryScalar) -> Iterator[pa.RecordBatch]:
-    """The batch again; it points into the value."""
+    """The batches of a value, without copying."""
     with pa.ipc.open_stream(value.as_buffer()) as batches:
         yield from batches

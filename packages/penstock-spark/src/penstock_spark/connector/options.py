@@ -1,7 +1,12 @@
-"""The options of the connector, read once into values.
+"""The options of the connector.
 
-Names are Kafka's where Kafka has one. An option that is nearly one of ours is a slip of the pen
-and refused; others are left to Spark, which hands its own along.
+Names are Kafka's where Kafka has one. A name that is nearly an option is refused as a typing error;
+other names are ignored, because Spark passes its own options along.
+
+The syntax of `startingOffsets` and `endingOffsets`: one position for all streams (`earliest`,
+`latest`, a time), or a JSON object with one for each, as in Kafka's source. A time is ISO 8601, UTC
+without a zone, or milliseconds since 1970; in the JSON object a number is an offset, and -2 and -1
+are earliest and latest.
 """
 
 from __future__ import annotations
@@ -20,10 +25,11 @@ from penstock.wire.amqp091.address import AmqpAddress, parse_amqp_url
 from penstock_spark.streams.backend import Offsets, StreamBackend
 from penstock_spark.streams.endpoint import StreamEndpoint, find_endpoint
 
-#: How long a broker that went away is waited for before a task, or the query, fails.
+#: How long to retry while the broker is unavailable, before a task or the query fails.
 DEFAULT_RETRY_SECONDS: Final = 60.0
 
-_COMMON: Final = ("url", "tlsCaFile", "patienceSeconds")
+#: `patienceSeconds` is the former name of `retrySeconds`.
+_COMMON: Final = ("url", "tlsCaFile", "retrySeconds", "patienceSeconds")
 _READ: Final = (
     *_COMMON,
     "streams",
@@ -42,13 +48,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class StreamSelection:
-    """Which streams: names, and patterns with `*`, `?` and `[…]`."""
+    """Names, and patterns with `*`, `?` and `[…]`."""
 
     names: frozenset[str]
     patterns: tuple[str, ...]
 
     def choose(self, streams: StreamBackend) -> list[str]:
-        """The streams there are to read now; those named are taken to exist."""
+        """The streams to read now; named ones are assumed to exist."""
         if not self.patterns:
             return sorted(self.names)
         matching = {
@@ -79,9 +85,9 @@ class ReadOptions:
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     address: AmqpAddress
-    exchange: str | None  #: for all rows, whatever their column says
-    routing_key: str | None  #: likewise
-    mandatory: bool  #: a message no queue takes is an error
+    exchange: str | None  #: overrides the column
+    routing_key: str | None  #: overrides the column
+    mandatory: bool  #: an unroutable message is an error
     retry_seconds: float
 
 
@@ -125,7 +131,7 @@ def _reject_unknown(options: Mapping[str, str], known: tuple[str, ...]) -> None:
     ours = {name.lower(): name for name in known}
     for given in options:
         if given.lower() not in ours and (near := get_close_matches(given.lower(), ours, 1, 0.85)):
-            raise ConfigurationError(f"there is no option {given!r}; is {ours[near[0]]!r} meant?")
+            raise ConfigurationError(f"unknown option {given!r}; did you mean {ours[near[0]]!r}?")
 
 
 def _kinds(positions: OffsetSpecs, kind: OffsetKind) -> list[bool]:
@@ -139,14 +145,14 @@ def _address(options: Mapping[str, str]) -> AmqpAddress:
 
 
 def _selection(text: str) -> StreamSelection:
-    """Names and patterns parted by commas, or a JSON array of names that hold what they like."""
+    """Names and patterns separated by commas, or a JSON array of arbitrary names."""
     if text.lstrip().startswith('["'):
         names = _converted("streams", text, json.loads, 'a JSON array of names, as in ["a", "b"]')
         return StreamSelection(frozenset(map(str, names)), ())
     items = [item.strip() for item in text.split(",") if item.strip()]
     if not items:
         raise ConfigurationError(
-            "streams: say which, as in 'sensors' or 'sensors-0,sensors-1' or 'sensors-*'"
+            "streams: missing; should be as in 'sensors' or 'sensors-0,sensors-1' or 'sensors-*'"
         )
     patterns = tuple(item for item in items if any(sign in item for sign in "*?["))
     return StreamSelection(frozenset(items) - frozenset(patterns), patterns)
@@ -178,8 +184,10 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def _retry_seconds(options: Mapping[str, str]) -> float:
-    text = options.get("patienceSeconds", str(DEFAULT_RETRY_SECONDS))
-    return max(0.0, _converted("patienceSeconds", text, float, "a number of seconds"))
+    old = "retrySeconds" not in options and "patienceSeconds" in options
+    name = "patienceSeconds" if old else "retrySeconds"
+    text = options.get(name, str(DEFAULT_RETRY_SECONDS))
+    return max(0.0, _converted(name, text, float, "a number of seconds"))
 
 
 def _converted(name: str, text: str, convert: Callable[[str], _T], expected: str) -> _T:
@@ -189,18 +197,11 @@ def _converted(name: str, text: str, convert: Callable[[str], _T], expected: str
         raise ConfigurationError(f"{name}: {text!r} should be {expected}") from None
 
 
-# Where reading begins and ends: the language of `startingOffsets` and `endingOffsets`.
-#
-# One position for all streams (`earliest`, `latest`, a moment), or a JSON object with one for each,
-# as Kafka's source has it. A moment is ISO 8601, UTC where no zone is given, or milliseconds since
-# 1970; in the JSON object a number is an offset, and -2 and -1 are earliest and latest.
-
-
 class OffsetKind(Enum):
-    EARLIEST = "earliest"  #: the oldest message that is kept
-    LATEST = "latest"  #: behind the newest
-    OFFSET = "offset"  #: a place in the stream
-    MOMENT = "moment"  #: the first message that came at that time or later
+    EARLIEST = "earliest"  #: the oldest message
+    LATEST = "latest"  #: after the newest message
+    OFFSET = "offset"  #: an offset
+    MOMENT = "moment"  #: the first message at that time or later
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ _KAFKA_OFFSETS: Final = {-2: EARLIEST, -1: LATEST}
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpecs:
-    """A position for each stream; those that are not named have the default."""
+    """A position for each stream."""
 
     default: OffsetSpec
     named: Mapping[str, OffsetSpec] = field(default_factory=dict)
@@ -225,17 +226,17 @@ class OffsetSpecs:
         return self.named.get(stream, self.default)
 
     def settled(self, stream: str, offset: int, end: int) -> bool:
-        """Whether asking again later would give the same, unless retention comes between."""
+        """Whether a later query would give the same offset, apart from retention."""
         match self.of(stream).kind:
             case OffsetKind.EARLIEST | OffsetKind.OFFSET:
                 return True
             case OffsetKind.MOMENT:
-                return offset < end  # else it lies ahead, and what comes next will be behind it
+                return offset < end  # else it is in the future
             case OffsetKind.LATEST:
                 return False
 
     def resolve(self, streams: StreamBackend, names: Collection[str]) -> dict[str, int]:
-        """The offsets these positions are now; streams that are empty may be left out."""
+        """The current offsets of the positions; empty streams may be omitted."""
         found: Offsets = {}
         by_kind: dict[OffsetKind, list[str]] = {}
         for name in names:
@@ -250,7 +251,7 @@ class OffsetSpecs:
             found[name] = streams.offset_at(name, self.of(name).value)
         if missing := [name for name in names if name not in found]:
             raise NotFound(
-                f"streams: there is no stream {', '.join(map(repr, missing))}; declare it first, "
+                f"streams: no stream {', '.join(map(repr, missing))}; declare it first, "
                 "or use a pattern to read streams as they appear"
             )
         return {name: offset for name, offset in found.items() if offset is not None}
@@ -262,21 +263,21 @@ class OffsetSpecs:
         next_offset = end or 0
         if position.value > next_offset:
             raise ConfigurationError(
-                f"offset {position.value} of stream {name!r} is not there yet: the next is "
+                f"offset {position.value} of stream {name!r} does not exist yet: the next is "
                 f"{next_offset}"
             )
         return position.value
 
 
 def parse_offset_specs(text: str, option: str, default: OffsetSpec) -> OffsetSpecs:
-    """Read an option's value; `default` is for streams that a JSON object does not name."""
+    """Parse the value of an option; `default` is for streams missing in a JSON object."""
     stripped = text.strip()
     if not stripped.startswith("{"):
         return OffsetSpecs(_parse_offset_spec(stripped, option))
     try:
         given = json.loads(stripped)
     except ValueError as error:
-        raise ConfigurationError(f"{option}: this is no JSON object: {error}") from None
+        raise ConfigurationError(f"{option}: invalid JSON object: {error}") from None
     named = {name: _json_offset_spec(value, option) for name, value in given.items()}
     return OffsetSpecs(default, named)
 
@@ -290,8 +291,8 @@ def _json_offset_spec(value: Any, option: str) -> OffsetSpec:
     elif isinstance(value, str):
         return _parse_offset_spec(value, option)
     raise ConfigurationError(
-        f"{option}: {value!r} is no position: should be an offset, -2 or earliest, -1 or latest, "
-        "or a moment such as 2026-01-31T08:00:00Z"
+        f"{option}: {value!r} is not a position: should be an offset, -2 or earliest, -1 or "
+        "latest, or a time such as 2026-01-31T08:00:00Z"
     )
 
 
@@ -307,7 +308,7 @@ def _parse_offset_spec(text: str, option: str) -> OffsetSpec:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"{option}: {text!r} is no position: should be earliest, latest, a moment such as "
+            f"{option}: {text!r} is not a position: should be earliest, latest, a time such as "
             "2026-01-31T08:00:00Z or in milliseconds since 1970, or a JSON object with an offset "
             "for each stream"
         ) from None

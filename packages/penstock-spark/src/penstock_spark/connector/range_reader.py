@@ -1,8 +1,11 @@
-"""A range of a stream as Spark's record batches, whole and once, over connections that may break.
+"""Reads a range of a stream as record batches, exactly once, over connections that may fail.
 
-The one place where reading is checked, for every broker: messages come in order, none is missing,
-and the last one wanted does come. A connection that breaks is made again at the next offset, for as
-long as something comes in `patience` seconds; what has been handed on is not handed on again.
+This is the one place where reading is checked, for every broker: messages are in order, none is
+missing, and the last one arrives. A failed connection is replaced, at the next offset, as long as
+something arrives within the retry time.
+
+Lost messages are never skipped silently. With `failOnDataLoss` (the default) the query fails with
+an error that says what happened and what to do; otherwise the loss is logged with the total.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ RETRY_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RangeReader:
-    """How ranges are read: picklable, and the same for all tasks of a query."""
+    """Picklable; the same for all tasks of a query."""
 
     columns: MessageColumns
     fail_on_loss: bool
@@ -62,12 +65,12 @@ class RangeReader:
             except (OSError, EOFError, PenstockError) as error:
                 if not is_transient_amqp_error(error) or time.monotonic() > deadline:
                     raise
-                _log.warning("reading again", range=str(left), reason=str(error))
+                _log.warning("range read failed", range=str(left), reason=str(error))
                 endpoint = self._wait(endpoint, deadline)
 
     @staticmethod
     def _wait(endpoint: StreamEndpoint, deadline: float) -> StreamEndpoint:
-        """The broker, once it is back."""
+        """The endpoint of the broker once it is available."""
         while True:
             time.sleep(RETRY_SECONDS)
             try:
@@ -84,7 +87,7 @@ def _check_gaps(
     streams: StreamBackend,
     loss: DataLossPolicy,
 ) -> None:
-    """Every message follows the one before, or the broker knows why not."""
+    """Check that offsets are consecutive, or that the broker leaves such gaps."""
     offsets = batch.column(0).to_numpy()
     for row in np.flatnonzero(np.diff(offsets, prepend=expected - 1) != 1).tolist():
         before = int(offsets[row - 1]) + 1 if row else expected
@@ -93,57 +96,51 @@ def _check_gaps(
             loss.gap(wanted.stream, before, found)
 
 
-# Messages that are gone before they were read: fail, or say so and go on.
-#
-# A gap is never passed over in silence. With `failOnDataLoss` (the default) it ends the query with
-# an error that says what happened and what can be done; without, it is logged with how many
-# messages have been missed so far.
-
 _ADVICE = (
-    "To go on with what is left, set failOnDataLoss=false; to keep messages longer, raise the "
-    "stream's x-max-age or x-max-length-bytes"
+    "To continue with the remaining messages, set failOnDataLoss=false; to keep messages longer, "
+    "raise the stream's x-max-age or x-max-length-bytes"
 )
 
 
 @dataclass(slots=True)
 class DataLossPolicy:
     fail: bool
-    missed: int = 0  #: messages, as far as they can be counted
+    missed: int = 0  #: messages
 
     def gap(self, stream: str, expected: int, found: int) -> None:
-        """The next message after `expected` that is there is `found`."""
+        """The next message is at `found` instead of `expected`."""
         count = found - expected
         self._lost(
-            f"stream {stream!r}: the {count} messages from offset {expected} to {found - 1} are no "
-            f"longer there: retention has removed them before they were read. {_ADVICE}",
+            f"stream {stream!r}: the {count} messages from offset {expected} to {found - 1} do "
+            f"not exist any more: retention removed them before they were read. {_ADVICE}",
             stream,
             count,
         )
 
     def ended(self, stream: str, expected: int, end: int) -> None:
-        """The stream ends before an offset it has had already."""
+        """The stream ends before an offset that was read."""
         self._lost(
-            f"stream {stream!r} ends at offset {end}, and has been read up to {expected}: it was "
-            "deleted and declared anew, or its broker lost data. To read the new stream from its "
-            "beginning, set failOnDataLoss=false, or begin with a new checkpoint",
+            f"stream {stream!r} ends at offset {end} but was read up to {expected}: it was "
+            "deleted and declared again, or the broker lost data. To read the new stream from its "
+            "beginning, set failOnDataLoss=false, or use a new checkpoint",
             stream,
             max(expected - end, 0),
         )
 
     def short(self, stream: str, position: int, stop: int) -> None:
-        """Messages that the stream was seen to have are not in it."""
+        """The stream ends before the planned end of the range."""
         self._lost(
             f"stream {stream!r} has no messages from offset {position} to {stop - 1}, which it had "
-            "when the batch was planned: retention has removed them, or it was deleted and "
-            f"declared anew. {_ADVICE}",
+            "when the batch was planned: retention removed them, or the stream was deleted and "
+            f"declared again. {_ADVICE}",
             stream,
             stop - position,
         )
 
     def missing(self, stream: str, position: int) -> None:
         self._lost(
-            f"stream {stream!r} is no longer there; it has been read up to offset {position}. If "
-            "it was deleted on purpose, set failOnDataLoss=false or take it out of the streams",
+            f"stream {stream!r} does not exist any more; it was read up to offset {position}. If "
+            "it was deleted on purpose, set failOnDataLoss=false or remove it from the streams",
             stream,
             0,
         )

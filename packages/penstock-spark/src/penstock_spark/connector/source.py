@@ -1,4 +1,4 @@
-"""The format `penstock`, as Spark knows it: options and a schema in, readers and writers out."""
+"""The data source `penstock`: its schema, readers and writers."""
 
 from __future__ import annotations
 
@@ -51,15 +51,14 @@ class PenstockDataSource(DataSource):
 
 
 def register(spark: Any) -> None:
-    """Make the format known to a session, a classic one or one of Spark Connect."""
+    """Register the format with a session, classic or Spark Connect."""
     _use_this_python(spark)
     spark.dataSource.register(PenstockDataSource)
 
 
 def _use_this_python(spark: Any) -> None:
-    """Workers on this machine are to have what is installed here: left alone, Spark takes the
-    `python3` of the path, which need not be that of a virtual environment."""
-    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none
+    """Let local workers use this interpreter; by default Spark takes `python3` of the path."""
+    context = getattr(spark, "_sc", None)  # None in Spark Connect
     if (
         context is not None
         and context.master.startswith("local")
@@ -69,9 +68,7 @@ def _use_this_python(spark: Any) -> None:
         context.pythonExec = sys.executable
 
 
-# The schema of a DataFrame of messages, and which part of it a query wants.
-
-#: `columns.ARROW_TYPES` has the same as Arrow types.
+#: As `columns.ARROW_TYPES`.
 SPARK_SCHEMA: Final = StructType(
     [
         StructField("stream", StringType()),
@@ -85,21 +82,21 @@ SPARK_SCHEMA: Final = StructType(
         StructField("body", BinaryType()),
     ]
 )
-#: `columns.ON_REQUEST` likewise.
+#: As `columns.OPTIONAL_TYPES`.
 OPTIONAL_FIELDS: Final = (StructField("properties", BinaryType()),)
-#: All of it in one column: many messages a row.
+#: Many messages per row.
 PACKED_SCHEMA: Final = StructType([StructField(PACKED_COLUMN, BinaryType())])
 
 
 def select_columns(schema: StructType) -> MessageColumns:
-    """The columns a query has asked for with `.schema(...)`: all, or some of them, in any order."""
+    """The columns of a query, which `.schema(...)` may restrict and reorder."""
     if schema == PACKED_SCHEMA:
         return MessageColumns(tuple(SPARK_SCHEMA.fieldNames()), packed=True)
     types = {field.name: field.dataType for field in (*SPARK_SCHEMA, *OPTIONAL_FIELDS)}
     for field in schema:
         if field.name not in types:
             raise ConfigurationError(
-                f"there is no column {field.name!r}: messages have {', '.join(types)}"
+                f"unknown column {field.name!r}: messages have {', '.join(types)}"
             )
         if field.dataType != types[field.name]:
             raise ConfigurationError(

@@ -1,16 +1,16 @@
 """`spark.readStream`: micro-batches of streams, exactly once with Spark's checkpoint.
 
-A batch is a pair of offsets, `{stream: next offset}` each, that Spark writes down before it reads
-and reads again after a crash; a stream is a log, so the same pair is the same messages. Three rules
-keep that true at the edges:
+A batch is a pair of offsets, `{stream: next offset}`, that Spark stores before it reads, and reads
+again after a crash; a stream is a log, so the same pair is the same messages. Three rules keep that
+true:
 
-* Where a query begins is asked for again if it crashes before its first batch is done. `latest`
-  would be later then. So, where the answer may change, the first batch takes nothing of a stream:
-  it ends where it begins, and that is written down.
-* A stream that appears while the query runs enters the offsets with its first one and gives its
-  messages from the next batch on, for the same reason.
-* What is planned is there: ends are of messages safely kept, and what retention takes before it is
-  read is a loss, which is told (`range_reader.py`).
+* If a query crashes before its first batch is complete, Spark asks for the initial offset again,
+  and `latest` would be later. So, where the answer may change, the first batch takes no messages of
+  a stream: it ends where it begins, and that is stored.
+* A stream that appears while the query runs enters the offsets with its first offset and
+  contributes messages from the next batch on, for the same reason.
+* Planned messages exist: end offsets are of durable messages, and what retention removes before it
+  is read is reported as a loss (`range_reader.py`).
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._loss = DataLossPolicy(options.fail_on_loss)
         self._endpoint: StreamEndpoint | None = None
         self._streams: StreamBackend | None = None
-        self._answered = False  # the broker has been reached
+        self._answered = False  # the broker was reached
         self._initial: dict[str, int] | None = None
-        self._held: dict[str, int] = {}  # of these a first batch, from there on, takes nothing
-        self._target: Offsets | None = None  # where a query that ends by itself does
+        self._empty_first: dict[str, int] = {}  # streams of which the first batch takes nothing
+        self._target: Offsets | None = None  # the end of an `availableNow` query
         self._latest: Offsets | None = None
 
     # Offsets.
 
     def initialOffset(self) -> dict[str, Any]:
-        if self._initial is None:  # Spark asks twice, and shall not hear two answers
+        if self._initial is None:  # Spark asks twice and must get the same answer
             self._initial = self._ask(self._find_initial)
         return self._initial
 
@@ -79,17 +79,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._loss.missing(name, position)
                 continue
             end = ends[name]
-            if end is None or position == self._held.get(name):
+            if end is None or position == self._empty_first.get(name):
                 stop[name] = position
             elif end < position:
                 self._loss.ended(name, position, end)
                 stop[name] = end
             else:
                 begin[name], stop[name] = position, self._bounded(name, position, end)
-        self._held.clear()
+        self._empty_first.clear()
         if isinstance(limit, ReadMaxRows):
             stop |= limit_end_offsets(begin, {name: stop[name] for name in begin}, limit.max_rows)
-        stop |= self._joining([name for name in ends if name not in start])
+        stop |= self._first_offsets_of_new([name for name in ends if name not in start])
         return dict(sorted(stop.items()))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -114,21 +114,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._range_reader.rows(partition.endpoint, partition.wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint knows; a stream keeps no account of its readers."""
+        """Nothing to do: positions are in the checkpoint."""
 
     def stop(self) -> None:
         if self._streams is not None:
             self._streams.close()
             self._streams = None
 
-    # Asking the broker.
+    # Queries to the broker.
 
     def _find_initial(self, streams: StreamBackend) -> dict[str, int]:
         names = self._options.selection.choose(streams)
         starting = self._options.starting
         initial = starting.resolve(streams, names)
         ends = streams.next_offsets(initial, initial)
-        self._held = {
+        self._empty_first = {
             name: offset
             for name, offset in initial.items()
             if not starting.settled(name, offset, ends.get(name) or 0)
@@ -140,13 +140,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return streams.next_offsets(names, {**(self._latest or {}), **known})
 
     def _bounded(self, name: str, position: int, end: int) -> int:
-        """The end, unless the query is to take only what was there when it began."""
+        """The end, limited to the messages that existed when an `availableNow` query began."""
         if self._target is None:
             return end
         return max(position, min(end, self._target.get(name) or 0))
 
-    def _joining(self, names: list[str]) -> dict[str, int]:
-        """Where streams begin that were not there, or empty, until now."""
+    def _first_offsets_of_new(self, names: list[str]) -> dict[str, int]:
+        """The first offsets of streams that were missing or empty until now."""
         wanted = [name for name in names if self._target is None or name in self._target]
         firsts = self._ask(lambda streams: streams.first_offsets(wanted)) if wanted else {}
         return {name: first for name, first in firsts.items() if first is not None}
@@ -156,23 +156,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._loss.missing(name, start)
             return StreamRange(name, start, start)
         first = firsts[name]
-        if first is None:  # whoever reads will see
+        if first is None:  # unknown: the reader will find out
             return StreamRange(name, start, max(start, stop))
         if stop < start:
             if self._initial is not None and start == self._initial.get(name):
-                # The first batch is run again: it took nothing, and now would begin later.
+                # The first batch is repeated: it took nothing and would begin later now.
                 return StreamRange(name, stop, stop)
-            # A stream declared anew, which was told when its end was found.
+            # A stream that was declared again, which was reported with its end.
             return StreamRange(name, min(first, stop), stop)
         if start < first and self._ask(lambda streams: streams.is_data_loss(name, start, first)):
             self._loss.gap(name, start, min(first, stop))
         return StreamRange(name, min(max(start, first), stop), stop)
 
     def _ask(self, question: Callable[[StreamBackend], _T]) -> _T:
-        """The answer, over a connection that is kept, or made again within the patience.
+        """Ask over a cached connection, with retries.
 
-        The first answer of a query is not waited for: an address that is wrong should be told at
-        once.
+        The first question of a query is not retried: a wrong address should fail at once.
         """
         if self._endpoint is None:
             self._endpoint = self._options.find_endpoint()
@@ -188,7 +187,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except (OSError, EOFError, PenstockError) as error:
                 if not is_transient_amqp_error(error) or time.monotonic() > deadline:
                     raise
-                _log.warning("asking again", broker=str(self._endpoint.address), reason=str(error))
+                _log.warning(
+                    "broker query failed", broker=str(self._endpoint.address), reason=str(error)
+                )
             self.stop()
             time.sleep(RETRY_SECONDS)
             try:

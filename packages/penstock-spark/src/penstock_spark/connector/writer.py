@@ -1,10 +1,9 @@
-"""`df.write` and `df.writeStream`: rows published to an exchange, with confirms, from the workers.
+"""`df.write` and `df.writeStream`: workers publish rows to an exchange, with confirms.
 
-A task is done when the broker has confirmed its last row, so a batch is at the broker when Spark
-takes it as done. A task or a batch that Spark runs again publishes again: at least once. So that
-receivers can drop what comes twice, a row without a `message_id` gets one that says where it
-belongs: the query, the batch, the partition, the row. It is the same again if Spark hands the
-same rows to the same partition in the same order, which it does unless the plan shuffles.
+A task is complete when the broker has confirmed its last row. A task or batch that Spark repeats is
+published again: at least once. For deduplication, a row without a `message_id` gets one from the
+query, batch, partition and row. It is the same in a repetition if Spark passes the same rows to the
+same partition in the same order, which it does unless the plan shuffles.
 """
 
 from __future__ import annotations
@@ -42,25 +41,23 @@ _TYPES: Final[dict[str, tuple[DataType, ...]]] = {
     "headers": (MapType(StringType(), StringType()), MapType(StringType(), StringType(), False)),
     "body": (BinaryType(), StringType()),
 }
-#: Under which names Spark tells a task its query and batch.
+#: The local properties of a task with its query and batch.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass
 class PublishCommit(WriterCommitMessage):
-    """What a task has published."""
-
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class RowPublisher:
-    """How rows become messages: picklable, and the same for all tasks of a write."""
+    """Picklable; the same for all tasks of a write."""
 
     options: WriteOptions
     columns: tuple[str, ...]
-    run: str  #: names this write where Spark names no query
+    run: str  #: identifies this write if there is no query
 
     def publish(self, batches: Iterator[pa.RecordBatch]) -> PublishCommit:
         options = self.options
@@ -73,17 +70,19 @@ class RowPublisher:
             retry_seconds=options.retry_seconds,
         ) as publisher:
             routes: dict[tuple[str, str], bytes] = {}
-            # One for all: making it costs as much as writing it.
-            said = BasicProperties(delivery_mode=PERSISTENT)
+            # Reused: creating it costs as much as encoding it.
+            properties = BasicProperties(delivery_mode=PERSISTENT)
             for batch in batches:
                 for row in self._rows(batch):
                     exchange, key, content_type, message_id, headers, body = row
                     route = routes.get((exchange, key))
                     if route is None:
                         route = routes[exchange, key] = _route(exchange, key)
-                    said.content_type, said.headers = content_type, headers
-                    said.message_id = f"{origin}-{count}" if message_id is None else message_id
-                    publisher.publish(route, _header(len(body), said), body)
+                    properties.content_type, properties.headers = content_type, headers
+                    properties.message_id = (
+                        f"{origin}-{count}" if message_id is None else message_id
+                    )
+                    publisher.publish(route, _header(len(body), properties), body)
                     count += 1
             publisher.flush()
         return PublishCommit(count)
@@ -126,9 +125,9 @@ def _route(exchange: str, routing_key: str) -> bytes:
         raise ConfigurationError(str(error)) from None
 
 
-def _header(size: int, said: BasicProperties) -> bytes:
+def _header(size: int, properties: BasicProperties) -> bytes:
     try:
-        return encode_header(said, size)
+        return encode_header(properties, size)
     except WireSyntaxError as error:
         raise ConfigurationError(str(error)) from None
 
@@ -150,14 +149,14 @@ class ExchangeStreamWriter(DataSourceStreamArrowWriter):
 
 
 def row_publisher(options: WriteOptions, schema: StructType, overwrite: bool) -> RowPublisher:
-    """Check that the rows can be published; columns we have no use for are left alone."""
+    """Check that the rows can be published; other columns are ignored."""
     if overwrite:
-        raise ConfigurationError("what was published cannot be overwritten; use mode('append')")
+        raise ConfigurationError("messages cannot be overwritten; use mode('append')")
     types = {field.name: field.dataType for field in schema}
     if "body" not in types:
-        raise ConfigurationError(f"a column 'body' is needed; there are {', '.join(types)}")
+        raise ConfigurationError(f"column 'body' is missing; there are {', '.join(types)}")
     if options.routing_key is None and "routing_key" not in types:
-        raise ConfigurationError("a column 'routing_key' or the option routingKey is needed")
+        raise ConfigurationError("column 'routing_key' and option routingKey are both missing")
     for name, allowed in _TYPES.items():
         if name in types and types[name] not in allowed:
             raise ConfigurationError(

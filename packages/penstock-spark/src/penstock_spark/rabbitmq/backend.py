@@ -1,8 +1,14 @@
-"""Streams of a RabbitMQ that has its stream plugin: ranges come as the chunks it keeps.
+"""Reads streams of a RabbitMQ with the stream plugin: ranges as the chunks of its log.
 
-Only reading takes this way, for it is what costs; where streams begin and end is still asked over
-AMQP (`streams/amqp.py`). So is everything in a stream that only AMQP shows as it should be:
-messages which were not published over AMQP 0-9-1 and are unlike those that were.
+Offsets are still queried over AMQP (`streams/amqp.py`), and so are messages that were not published
+over AMQP 0-9-1 and cannot be translated.
+
+The cost of a chunk at RabbitMQ is mostly waiting: for each it passes from thread to thread and to a
+file. Over several connections a single reader gets its chunks three times as fast, for half the CPU
+time; with a busy broker it is a tenth or two less. So a range is split into parts, each is read
+over its own connection, and passed on in order. Where chunks are small, two more things help: the
+system wakes the reader only for a worthwhile number of bytes, and credit is given only for the
+chunks that a part seems to have left.
 """
 
 from __future__ import annotations
@@ -11,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import pairwise
 from multiprocessing.connection import wait
 from typing import Final
 
@@ -34,28 +39,28 @@ from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange
 class RabbitmqStreamBackend:
     """Implements `StreamBackend`."""
 
-    def __init__(self, address: AmqpAddress, port: int, replays: AmqpStreamBackend) -> None:
+    def __init__(self, address: AmqpAddress, port: int, amqp: AmqpStreamBackend) -> None:
         self._address = address
         self._port = port
-        self._replays = replays
+        self._amqp = amqp
 
     def names(self) -> set[str]:
-        return self._replays.names()
+        return self._amqp.names()
 
     def first_offsets(self, names: Collection[str]) -> Offsets:
-        return self._replays.first_offsets(names)
+        return self._amqp.first_offsets(names)
 
     def next_offsets(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
-        return self._replays.next_offsets(names, known)
+        return self._amqp.next_offsets(names, known)
 
     def offset_at(self, name: str, moment_ms: int) -> int:
-        return self._replays.offset_at(name, moment_ms)
+        return self._amqp.offset_at(name, moment_ms)
 
     def is_data_loss(self, name: str, expected: int, found: int) -> bool:
-        return self._replays.is_data_loss(name, expected, found)
+        return self._amqp.is_data_loss(name, expected, found)
 
     def close(self) -> None:
-        self._replays.close()
+        self._amqp.close()
 
     def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
         at = wanted.start
@@ -67,14 +72,14 @@ class RabbitmqStreamBackend:
                     yield batch
         except TimeoutError:
             if (self.next_offsets([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
-                raise StreamEnded(f"{wanted} ends early") from None
+                raise StreamEnded(f"the stream ends before {wanted} does") from None
             raise
         except (UnsupportedChunk, ConnectionForced):
-            # The latter is a stream without a copy on this node, which AMQP passes on.
-            yield from self._replays.read(StreamRange(wanted.stream, at, wanted.stop))
+            # The latter is a stream without a replica on this node; AMQP is forwarded.
+            yield from self._amqp.read(StreamRange(wanted.stream, at, wanted.stop))
 
     def _blocks(self, wanted: StreamRange) -> Iterator[tuple[StreamRange, MessageBlock]]:
-        """Messages, and the part of the range they are read for; some may lie outside of it."""
+        """Messages, with the part of the range; some may be outside of it."""
         with closing(ParallelRangeReader(self._connect, split_range(wanted))) as readers:
             for part, contents in readers.chunks(STALL_SECONDS):
                 block = decode_chunks(contents)
@@ -85,47 +90,33 @@ class RabbitmqStreamBackend:
         return StreamConnection(self._address, self._port, f"spark {part}")
 
 
-# A range of a stream over several connections at once, in order.
-#
-# What a chunk costs RabbitMQ is hardly its bytes: for each it goes to a file and comes back, from
-# one thread to another and a few times, and sleeps in between. With several connections its threads
-# find something to do when they come back: a lone reader gets its chunks three times as fast, for
-# half the processor time; where others keep the broker busy it is a tenth or two less. So a range
-# is cut into strips; each is read over a connection of its own, and handed on when its turn comes.
-#
-# Two more things save much where chunks are small. The system wakes us for what is worth looking
-# at, and not for each chunk. And there is credit for no more chunks than a strip seems to have
-# left, so that few are sent in vain.
-
-#: More gain little; brokers have other clients, and there are other tasks.
+#: More gain little.
 MAX_CONNECTIONS: Final = 4
-#: To find an offset costs the broker some milliseconds, as much as a hundred chunks.
+#: Finding an offset costs the broker as much as a hundred chunks.
 MIN_PART_MESSAGES: Final = 4096
 MAX_PART_MESSAGES: Final = 32_768
-#: Chunks under way. Many hold a few dozen messages; how many bytes there may be, TCP says.
+#: The most chunks in flight. TCP limits their bytes.
 CREDIT: Final = 256
-_FIRST_CREDIT: Final = 16  # as long as nothing is known about the chunks
-#: So many bytes are handed on together, and so is what came before a pause.
+_FIRST_CREDIT: Final = 16  # while the size of chunks is unknown
+#: Bytes are passed on in blocks of this size, or after a pause.
 BLOCK_BYTES: Final = 1 << 20
 PAUSE_SECONDS: Final = 0.02
-#: What a lane may hold until its turn comes; then TCP makes the broker wait.
+#: The buffer limit of a part that is read ahead.
 MAX_BUFFERED_BYTES: Final = 8 << 20
-#: So many are worth being woken for.
 _WAKE_BYTES: Final = 1 << 16
 
 
 def split_range(wanted: StreamRange) -> list[StreamRange]:
-    """Parts of the range, one behind the other: one for each lane, or more if they are long."""
+    """Consecutive parts of the range: one per connection, or more if they are long."""
     size = len(wanted)
     if not size:
         return []
     count = max(min(MAX_CONNECTIONS, -(-size // MIN_PART_MESSAGES)), -(-size // MAX_PART_MESSAGES))
-    edges = [wanted.start + size * index // count for index in range(count + 1)]
-    return [StreamRange(wanted.stream, *edge) for edge in pairwise(edges)]
+    return wanted.split(count)
 
 
 class ParallelRangeReader:
-    """Reads strips side by side; closed by `close`, with the connections it has open."""
+    """Reads parts in parallel; `close` closes its connections."""
 
     def __init__(
         self, connect: Callable[[StreamRange], StreamConnection], wanted: Iterable[StreamRange]
@@ -140,9 +131,9 @@ class ParallelRangeReader:
             reader.connection.close()
 
     def chunks(self, silence: float) -> Iterator[tuple[StreamRange, list[bytes]]]:
-        """The chunks of one strip after the other; at its edges they hold more than the strip.
+        """The chunks of one part after the other; the outer ones extend beyond the part.
 
-        Raises `TimeoutError` when none comes for so many seconds.
+        Raises `TimeoutError` after `silence` seconds without bytes.
         """
         last = time.monotonic()
         while self._open():
@@ -156,10 +147,10 @@ class ParallelRangeReader:
             if came:
                 last = time.monotonic()
             elif time.monotonic() - last > silence:
-                raise TimeoutError(f"nothing comes of {head.part}")
+                raise TimeoutError(f"no chunks of {head.part}")
 
     def _open(self) -> bool:
-        """Have as many lanes as there may be; whether there are any."""
+        """Open connections up to the maximum; returns whether there are any."""
         while self._waiting and len(self._readers) < self._most:
             part = self._waiting[0]
             try:
@@ -167,7 +158,7 @@ class ParallelRangeReader:
             except (OSError, PenstockError):
                 if not self._readers:
                     raise
-                self._most = len(self._readers)  # a broker may not let us have more
+                self._most = len(self._readers)  # the broker may limit connections
                 break
             self._waiting.popleft()
             self._readers.append(reader)
@@ -175,47 +166,45 @@ class ParallelRangeReader:
         return bool(self._readers)
 
     def _receive(self) -> bool:
-        """Take what has come, or comes in a moment; whether anything did."""
-        range_reader = [
+        """Receive from the connections that are ready; returns whether there were bytes."""
+        readers = [
             reader for reader in self._readers if reader.wants_more or reader is self._readers[0]
         ]
-        found = [reader for reader in range_reader if reader.connection.ready]
+        found = [reader for reader in readers if reader.connection.ready]
         if not found:
-            woken = wait([reader.connection.fileno() for reader in range_reader], PAUSE_SECONDS)
-            found = [reader for reader in range_reader if reader.connection.fileno() in woken]
-        # After a pause whatever there is is worth looking at.
-        return sum(reader.receive() for reader in found or range_reader) > 0
+            woken = wait([reader.connection.fileno() for reader in readers], PAUSE_SECONDS)
+            found = [reader for reader in readers if reader.connection.fileno() in woken]
+        # After a pause, any number of bytes counts.
+        return sum(reader.receive() for reader in found or readers) > 0
 
 
 class _PartReader:
-    """A strip, and the chunks of it that have come."""
-
     __slots__ = (
-        *("_bytes", "_count", "_due", "_found", "_messages", "_next"),
+        *("_bytes", "_count", "_credit", "_found", "_messages", "_next"),
         *("complete", "connection", "held", "part"),
     )
 
     def __init__(self, connection: StreamConnection, part: StreamRange) -> None:
         self.connection = connection
         self.part = part
-        self.held = 0  #: bytes that are to be taken
-        self.complete = False  #: the last of the strip, or one behind it, has come
+        self.held = 0  #: buffered bytes
+        self.complete = False  #: its last message, or a later one, was received
         self._found: deque[bytes] = deque()
         self._next = part.start
-        self._due = min(_FIRST_CREDIT, len(part))  # chunks there is credit for
-        # What has come so far:
+        self._credit = min(_FIRST_CREDIT, len(part))  # chunks with credit
+        # Totals of received chunks:
         self._count = self._messages = self._bytes = 0
 
     @property
     def wants_more(self) -> bool:
-        """There is more to come, and room for it."""
+        """Whether the part is incomplete and its buffer not full."""
         return not self.complete and self.held < MAX_BUFFERED_BYTES
 
     def begin(self) -> None:
-        self.connection.subscribe(self.part.stream, self.part.start, self._due)
+        self.connection.subscribe(self.part.stream, self.part.start, self._credit)
 
     def receive(self) -> bool:
-        """Take what has come, and see to it that more does; whether anything did, if but a part."""
+        """Receive chunks and renew the credit; returns whether there were bytes."""
         before = self.connection.received
         chunks = self.connection.chunks()
         for content in chunks:
@@ -231,13 +220,13 @@ class _PartReader:
                 self.complete = True
                 self.connection.close()
                 return True
-        self._due -= len(chunks)
+        self._credit -= len(chunks)
         if chunks:
-            self._ask()
+            self._renew_credit()
         return self.connection.received > before
 
     def take(self) -> list[bytes]:
-        """Some of the chunks that have come."""
+        """Remove and return a block of chunks."""
         taken, size = [], 0
         while self._found and size < BLOCK_BYTES:
             taken.append(self._found.popleft())
@@ -245,12 +234,12 @@ class _PartReader:
         self.held -= size
         return taken
 
-    def _ask(self) -> None:
-        """Credit for what seems to be left, in time; and not to be woken before half of it came."""
+    def _renew_credit(self) -> None:
+        """Give credit for the estimated rest, and wake up when half of it has arrived."""
         left = (self.part.stop - self._next) * self._count // max(self._messages, 1) + 1
         useful = min(left, CREDIT)
-        if self._due <= useful // 2:
-            self.connection.add_credit(useful - self._due)
-            self._due = useful
-        awaited = min(self._due, useful) * (self._bytes // self._count) // 2
+        if self._credit <= useful // 2:
+            self.connection.add_credit(useful - self._credit)
+            self._credit = useful
+        awaited = min(self._credit, useful) * (self._bytes // self._count) // 2
         self.connection.wait_for(min(awaited, _WAKE_BYTES))

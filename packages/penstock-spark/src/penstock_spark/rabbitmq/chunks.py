@@ -1,8 +1,13 @@
-"""Chunks of a stream, as RabbitMQ keeps them: where the messages in one lie.
+"""Chunks of a RabbitMQ stream: the positions of their messages, and their translation.
 
-A chunk is a header and entries. Most entries are messages, each behind its size; a publisher may
-also have packed many into one entry, compressed or not. Chunks of other kinds are the broker's own
-notes and hold no messages.
+A chunk is a header and entries. Most entries are messages with their sizes; a publisher may also
+have packed many into one entry, with or without compression. Chunks of other types have no
+messages.
+
+RabbitMQ stores a message that was published over AMQP 0-9-1 as AMQP 1.0: exchange and routing key
+as annotations, properties and headers in their sections, the body as data. The sections before the
+body are the *head*. A stream has few distinct heads, so each is translated once and messages are
+not touched one by one. The result is what the broker sends to a consumer over AMQP 0-9-1.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.basic_properties import HEADER_PREFIX
+from penstock.core.basic_properties import HEADER_PREFIX, SHORTSTR_MAX
 from penstock.core.compression import decompress
 from penstock.core.errors import ContentTooLarge, FrameError
 from penstock.core.units import MiB
@@ -43,21 +48,21 @@ _MAGIC: Final = 5
 _MESSAGES: Final = 0
 _SIZE: Final = Struct(">I")
 _SUB_BATCH_BIT: Final = 1 << 31
-#: How an entry of many is packed, how many it holds, their size before and after.
+#: A sub-batch: compression, number of messages, size before and after compression.
 _SUB_BATCH: Final = Struct(">BHII")
 _GZIP: Final = 1
-#: Of the packed entries of a chunk, decompressed. A publisher says how large they are.
+#: The limit of the decompressed entries of a chunk, whose size the publisher states.
 MAX_CHUNK_BYTES: Final = 128 * MiB
 _CODECS: Final = {2: "snappy", 3: "lz4", 4: "zstd"}
 
 
 class UnsupportedChunk(Exception):
-    """Something that is rarely done and not read here; AMQP shows it."""
+    """A rare form that is not read here but over AMQP."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageBlock:
-    """Messages of one or more chunks: of each its offset, when it came, and where it lies."""
+    """Messages of one or more chunks: their offsets, times and positions."""
 
     offsets: Indices
     moments_ms: Indices
@@ -70,8 +75,6 @@ class MessageBlock:
 
 
 class _Header(NamedTuple):
-    """What is said of a chunk before its entries."""
-
     magic: int  #: and the version
     kind: int
     entries: int
@@ -87,23 +90,22 @@ class _Header(NamedTuple):
 
 def _header(content: bytes) -> _Header:
     if len(content) < _HEADER.size:
-        raise FrameError(f"a chunk of {len(content)} bytes")
+        raise FrameError(f"chunk of {len(content)} bytes is too short")
     found = _Header._make(_HEADER.unpack_from(content))
     if found.magic >> 4 != _MAGIC:
-        raise FrameError(f"a chunk that begins with 0x{found.magic:02x}")
+        raise FrameError(f"chunk with magic 0x{found.magic:02x}")
     return found
 
 
 def chunk_offsets(content: bytes) -> range:
-    """The offsets of what a chunk holds."""
     header = _header(content)
     return range(header.first, header.first + header.records)
 
 
 def decode_chunks(contents: Iterable[bytes]) -> MessageBlock | None:
-    """The messages of chunks that follow one another; None if there are none.
+    """The messages of consecutive chunks; None if there are none.
 
-    A stream that was written slowly has few messages in a chunk: what is done for each is little.
+    A stream that was written slowly has few messages per chunk, so little is done per chunk.
     """
     read = [each for content in contents if (each := _read(content)) is not None]
     if not read:
@@ -128,7 +130,7 @@ def decode_chunks(contents: Iterable[bytes]) -> MessageBlock | None:
 
 
 class _Chunk(NamedTuple):
-    """A chunk whose entries are single messages, and where in it each of them ends."""
+    """A chunk of single messages, and where each of them ends."""
 
     first: int
     moment: int
@@ -137,7 +139,7 @@ class _Chunk(NamedTuple):
 
 
 def _read(content: bytes) -> _Chunk | None:
-    """None if the chunk is one of the broker's own, or empty."""
+    """None if the chunk has no messages."""
     header = _header(content)
     first, entries, records = header.first, header.entries, header.records
     if header.kind != _MESSAGES or not records:
@@ -145,30 +147,30 @@ def _read(content: bytes) -> _Chunk | None:
     end = _HEADER.size + header.size
     data = memoryview(content)[_HEADER.size : end]
     if len(data) != header.size or zlib.crc32(data) != header.checksum:
-        raise ConnectionResetError(f"the chunk at offset {first} came damaged")
+        raise ConnectionResetError(f"checksum error in the chunk at offset {first}")
     stops = _stops(content, end, entries) if entries == records else None
     if stops is None:
         content = content[: _HEADER.size] + b"".join(_expanded_sub_batches(bytes(data), entries))
         stops = _stops(content, len(content), records)
     if stops is None:
-        raise FrameError(f"the chunk at offset {first} does not hold its {records} messages")
+        raise FrameError(f"the chunk at offset {first} does not contain its {records} messages")
     return _Chunk(first, header.moment, content, stops)
 
 
 def _stops(content: bytes, end: int, count: int) -> list[int] | None:
-    """Where each message ends; None if there are packed entries."""
+    """Where each message ends; None if there are sub-batches."""
     at, unpack = _HEADER.size, _SIZE.unpack_from
     stops = []
     for _ in range(count):
         if at + _SIZE.size > end:
             return None
         at += _SIZE.size + unpack(content, at)[0]
-        stops.append(at)  # far behind the end, if the entry is a packed one
+        stops.append(at)  # far beyond the end for a sub-batch
     return stops if at == end else None
 
 
 def _expanded_sub_batches(data: bytes, count: int) -> Iterator[bytes]:
-    """The same with all messages behind their sizes."""
+    """The entries with sub-batches replaced by their messages."""
     at, left = 0, MAX_CHUNK_BYTES
     for _ in range(count):
         word = _SIZE.unpack_from(data, at)[0] if at + 4 <= len(data) else 0
@@ -181,7 +183,7 @@ def _expanded_sub_batches(data: bytes, count: int) -> Iterator[bytes]:
         left -= plain_size
         if left < 0:
             raise UnsupportedChunk(
-                f"a chunk that is packed from more than {MAX_CHUNK_BYTES:,} bytes"
+                f"chunk of more than {MAX_CHUNK_BYTES:,} bytes before compression"
             )
         yield _decompressed(data[at : at + size], how >> 4 & 0x07, plain_size)
         at += size
@@ -196,36 +198,28 @@ def _decompressed(data: bytes, how: int, size: int) -> bytes:
         codec = _CODECS[how]
         return bytes(pa.decompress(data, size, codec, asbytes=True))
     except (KeyError, ValueError, OSError, ContentTooLarge, zlib.error) as error:
-        raise UnsupportedChunk(f"entries packed in way {how}: {error}") from None
+        raise UnsupportedChunk(f"sub-batch with compression {how}: {error}") from None
 
 
-# What lies in a stream of RabbitMQ, into record batches, without touching single messages.
-#
-# RabbitMQ keeps what was published over AMQP 0-9-1 as messages of AMQP 1.0: exchange and routing
-# key as annotations, properties and headers in their sections, the body as data. All before the
-# body is the *head*; there are few different ones in a stream, or at least parts of them are few,
-# so each is translated once. The result is what the broker itself makes of it for a consumer over
-# AMQP.
-
-#: The sections that may stand before the body.
+#: The largest number of sections before the body.
 _SECTIONS: Final = 5
-#: What stands before the value of a section: a sign, a small number, which.
+#: The prefix of a section: described value, small ulong.
 _DESCRIBED: Final = 0x0053
-#: By constructor, whether a value has its size in one byte, or in four; and one that has none.
+#: Constructors with a size of one byte, of four bytes, and without a size.
 _SMALL: Final = np.isin(np.arange(256), (0xA0, 0xC0, 0xC1))
 _LARGE: Final = np.isin(np.arange(256), (0xB0, 0xD0, 0xD1))
 _NOTHING: Final = 0x45
 _LONG: Final = Struct(">q")
 _DOUBLE: Final = Struct(">d")
 _CACHED_HEADS: Final = 16_384
-#: So that a size may be read behind the last message.
+#: Allows reading a size after the last message.
 _MARGIN: Final = bytes(8)
 
 
 def record_batch(block: MessageBlock, wanted: StreamRange) -> pa.RecordBatch | None:
-    """The messages of a block that are wanted; none are.
+    """The messages of a block in the range; None if there are none.
 
-    Raises `UnsupportedChunk` for a message that did not come over AMQP 0-9-1 and is not like one.
+    Raises `UnsupportedChunk` for a message that cannot be translated to AMQP 0-9-1.
     """
     first, last = np.searchsorted(block.offsets, (wanted.start, wanted.stop))
     if first >= last:
@@ -246,7 +240,7 @@ def record_batch(block: MessageBlock, wanted: StreamRange) -> pa.RecordBatch | N
 
 
 def _bodies(octets: ByteArray, starts: Indices, stops: Indices) -> tuple[Indices, Indices]:
-    """Where the head of each message ends, and where its body begins, which ends the message."""
+    """Where the head of each message ends and its body begins."""
     u8, u16 = octets.u8, octets.u16
     at = starts
     for _ in range(_SECTIONS):
@@ -256,14 +250,14 @@ def _bodies(octets: ByteArray, starts: Indices, stops: Indices) -> tuple[Indices
             break
         at = np.where(head, np.minimum(_ends(octets, at), stops), at)
     if ((u16[at] != _DESCRIBED) | (u8[at + 2] != DATA)).any():
-        raise UnsupportedChunk("a body that is no data")
+        raise UnsupportedChunk("body is not a data section")
     if (_ends(octets, at) != stops).any():
-        raise UnsupportedChunk("a body of several parts")
+        raise UnsupportedChunk("body of several sections")
     return at, at + np.where(_SMALL[u8[at + 3]], 5, 8)
 
 
 def _ends(octets: ByteArray, at: Indices) -> Indices:
-    """Where the sections end that begin there; nowhere if their form is unknown."""
+    """Where the sections at these positions end; -1 for an unknown constructor."""
     form = octets.u8[at + 3]
     small = at + 5 + octets.u8[at + 4].astype(np.int64)
     large = at + 8 + octets.u32[at + 4].astype(np.int64)
@@ -273,25 +267,25 @@ def _ends(octets: ByteArray, at: Indices) -> Indices:
 
 
 def _binary(data: bytes, starts: Indices, stops: Indices) -> pa.Array:
-    """The bytes between those places; what lies between two of them is every second value."""
-    places = np.empty(len(starts) * 2, np.int32)
-    places[0::2], places[1::2] = starts, stops
-    buffers = [None, pa.py_buffer(places), pa.py_buffer(data)]
-    taking_turns = pa.Array.from_buffers(pa.binary(), len(places) - 1, buffers)
-    return taking_turns.take(pa.array(np.arange(len(starts)) * 2))
+    """The bytes between these positions: every second value of one array."""
+    positions = np.empty(len(starts) * 2, np.int32)
+    positions[0::2], positions[1::2] = starts, stops
+    buffers = [None, pa.py_buffer(positions), pa.py_buffer(data)]
+    alternating = pa.Array.from_buffers(pa.binary(), len(positions) - 1, buffers)
+    return alternating.take(pa.array(np.arange(len(starts)) * 2))
 
 
 def _dictionary_column(indices: pa.Array, words: list[str]) -> pa.Array:
-    """Text that comes again and again; different heads may have the same."""
+    """Different heads may have the same text."""
     found = pa.array(words, pa.string()).dictionary_encode()
     return pa.DictionaryArray.from_arrays(found.indices.take(indices), found.dictionary)
 
 
 def _properties(indices: pa.Array, found: list[bytes], sizes: Indices) -> pa.Array:
-    """The content headers, of which each has the size of the body in its midst."""
+    """The content headers, with the size of the body inserted."""
     size = sizes.astype(">i8").view(np.uint8)
-    places = np.arange(0, len(sizes) * 8 + 1, 8, dtype=np.int32)
-    buffers = [None, pa.py_buffer(places), pa.py_buffer(size)]
+    positions = np.arange(0, len(sizes) * 8 + 1, 8, dtype=np.int32)
+    buffers = [None, pa.py_buffer(positions), pa.py_buffer(size)]
     numbers = pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
     behind = pa.array(found, pa.binary()).take(indices)
     return pc.binary_join_element_wise(pa.scalar(HEADER_PREFIX, pa.binary()), numbers, behind, b"")
@@ -301,45 +295,47 @@ def _properties(indices: pa.Array, found: list[bytes], sizes: Indices) -> pa.Arr
 class _AmqpMessage:
     exchange: str
     routing_key: str
-    properties: bytes  #: the content header of AMQP 0-9-1, from its flags on
+    properties: bytes  #: the content header of AMQP 0-9-1 from its flags on
 
 
 @lru_cache(_CACHED_HEADS)
 def _cached_translation(head: bytes) -> _AmqpMessage:
     try:
         sections = read_head(head)
-        assert sections is not None  # it is whole
+        assert sections is not None  # it is complete
         return _translate(sections)
     except DecodeError as error:
-        raise UnsupportedChunk(f"a message that cannot be read: {error}") from None
+        raise UnsupportedChunk(f"invalid message: {error}") from None
 
 
 def _translate(head: MessageHead) -> _AmqpMessage:
-    notes = decode_whole(head.message_annotations) if head.message_annotations else {}
+    annotations = decode_whole(head.message_annotations) if head.message_annotations else {}
     values = decode_whole(head.application_properties) if head.application_properties else {}
-    told = decode_properties_section(head.properties) if head.properties else Amqp10Properties()
+    properties = (
+        decode_properties_section(head.properties) if head.properties else Amqp10Properties()
+    )
     kind, application = values.pop("x-basic-type", None), values.pop("x-basic-app-id", None)
-    user = None if told.user_id is None else told.user_id.decode("utf-8", "replace")
+    user = None if properties.user_id is None else properties.user_id.decode("utf-8", "replace")
     # In the order of the flags, from the highest bit down.
     fields = (
-        _short(told.content_type),
-        _short(told.content_encoding),
+        _short(properties.content_type),
+        _short(properties.content_encoding),
         _table(values) if values else None,
-        _octet(notes.get("x-basic-delivery-mode")),
-        _octet(notes.get("x-basic-priority")),
-        _short(told.correlation_id),
-        _short(told.reply_to),
-        _short(notes.get("x-basic-expiration")),
-        _short(told.message_id),
-        None if told.creation_time is None else _LONG.pack(told.creation_time // 1000),
+        _octet(annotations.get("x-basic-delivery-mode")),
+        _octet(annotations.get("x-basic-priority")),
+        _short(properties.correlation_id),
+        _short(properties.reply_to),
+        _short(annotations.get("x-basic-expiration")),
+        _short(properties.message_id),
+        None if properties.creation_time is None else _LONG.pack(properties.creation_time // 1000),
         _short(kind),
         _short(user),
         _short(application),
     )
-    flags = sum(0x8000 >> place for place, field in enumerate(fields) if field is not None)
-    properties = flags.to_bytes(2, "big") + b"".join(filter(None, fields))
+    flags = sum(0x8000 >> index for index, field in enumerate(fields) if field is not None)
+    header = flags.to_bytes(2, "big") + b"".join(filter(None, fields))
     return _AmqpMessage(
-        str(notes.get("x-exchange", "")), str(notes.get("x-routing-key", "")), properties
+        str(annotations.get("x-exchange", "")), str(annotations.get("x-routing-key", "")), header
     )
 
 
@@ -352,7 +348,7 @@ def _table(values: Mapping[Any, Any]) -> bytes:
 
 
 def _field(value: Any) -> bytes:
-    """A header's value as a field of AMQP 0-9-1: a letter and what it stands for."""
+    """A header value as a field of AMQP 0-9-1, with the types that RabbitMQ uses."""
     match value:
         case None:
             return b"V"
@@ -369,7 +365,7 @@ def _field(value: Any) -> bytes:
             return b"l" + _LONG.pack(value)
         case float():
             return b"d" + _DOUBLE.pack(value)
-    raise UnsupportedChunk(f"a header of type {type(value).__name__}")
+    raise UnsupportedChunk(f"header of type {type(value).__name__}")
 
 
 def _short(value: Any) -> bytes | None:
@@ -377,8 +373,8 @@ def _short(value: Any) -> bytes | None:
 
 
 def _required(value: Any) -> bytes:
-    if not isinstance(value, str) or len(content := value.encode()) > 255:
-        raise UnsupportedChunk(f"{type(value).__name__} where a short text is expected")
+    if not isinstance(value, str) or len(content := value.encode()) > SHORTSTR_MAX:
+        raise UnsupportedChunk(f"{type(value).__name__} instead of a short string")
     return bytes((len(content),)) + content
 
 

@@ -1,8 +1,7 @@
 """A connection to RabbitMQ's stream plugin that reads one stream, chunk by chunk.
 
-It has no thread, like its neighbour for AMQP, and several can be waited for at once. Heartbeats are
-declined. The broker sends as many chunks as it has credit for: how many that should be, and when it
-is worth looking at what has come, is for `backend.py` to say.
+It has no thread, and several can be waited for at once. Heartbeats are declined. `backend.py`
+decides on credit.
 """
 
 from __future__ import annotations
@@ -44,13 +43,12 @@ from penstock_spark.rabbitmq.frames import (
     encode_string,
 )
 
-#: No broker has a larger frame than that unless something is wrong.
 _MAX_FRAME_BYTES: Final = 1 << 30
-#: A port that is merely tried is not waited for.
+#: The timeout of a probe.
 _PROBE_SECONDS: Final = 2.0
 _FROM_OFFSET: Final = (4).to_bytes(2, "big")
 _SUBSCRIPTION: Final = b"\x01"
-#: What stands before a chunk: command, version, subscription.
+#: Command, version and subscription.
 _DELIVER_HEADER_BYTES: Final = 5
 
 _ERRORS: Final[dict[int, type[PenstockError]]] = {
@@ -70,14 +68,14 @@ class StreamConnection:
         address: AmqpAddress,
         port: int,
         purpose: str = "penstock spark",
-        patience: float = CONNECT_SECONDS,
+        timeout: float = CONNECT_SECONDS,
     ) -> None:
         self._address = replace(address, port=port)
         self.received = 0  #: bytes
-        self._questions = 0
+        self._requests = 0
         self._frames: deque[bytes] = deque()
         self._rest = bytearray()  # the beginning of a frame
-        self._socket = open_socket(self._address, patience)
+        self._socket = open_socket(self._address, timeout)
         try:
             self._log_in(purpose)
         except BaseException:
@@ -99,27 +97,26 @@ class StreamConnection:
         return self._socket.fileno()
 
     def subscribe(self, stream: str, offset: int, credit: int) -> None:
-        """Have the stream's chunks sent, from the one with that offset on."""
+        """Request the chunks of a stream, from the one with that offset on."""
         where = _FROM_OFFSET + offset.to_bytes(8, "big") + credit.to_bytes(2, "big")
-        self._ask(StreamCommand.SUBSCRIBE, _SUBSCRIPTION, encode_string(stream), where)
+        self._call(StreamCommand.SUBSCRIBE, _SUBSCRIPTION, encode_string(stream), where)
 
     def add_credit(self, credit: int) -> None:
-        """Let the broker send so many chunks more."""
         self._send(encode_frame(StreamCommand.CREDIT, _SUBSCRIPTION, credit.to_bytes(2, "big")))
 
     def wait_for(self, size: int) -> None:
-        """Not to be ready before so many bytes have come: a hint, which few systems do not take."""
+        """Become ready only after that many bytes: a hint, which some systems ignore."""
         with suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     @property
     def ready(self) -> bool:
-        """Something has come that waiting for the socket does not show."""
+        """Whether there is input that waiting for the socket does not show."""
         hidden = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         return hidden or bool(self._frames)
 
     def chunks(self) -> list[bytes]:
-        """Those that have come, without waiting."""
+        """The received chunks, without waiting."""
         with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             self._read(0.0)
         found = []
@@ -130,7 +127,7 @@ class StreamConnection:
                 found.append(content[_DELIVER_HEADER_BYTES:])
             elif command not in (StreamCommand.HEARTBEAT, StreamCommand.CREDIT):
                 raise ConnectionResetError(
-                    f"{self._address} has ended the reading (0x{command:04x})"
+                    f"{self._address} ended the subscription (0x{command:04x})"
                 )
         return found
 
@@ -144,23 +141,23 @@ class StreamConnection:
             + encode_string("Penstock for Spark")
             + encode_string("connection_name")
         )
-        self._ask(
+        self._call(
             StreamCommand.PEER_PROPERTIES, (2).to_bytes(4, "big"), named, encode_string(purpose)
         )
-        self._ask(StreamCommand.SASL_HANDSHAKE)
+        self._call(StreamCommand.SASL_HANDSHAKE)
         secret = f"\0{address.user}\0{address.password}".encode()
-        self._ask(StreamCommand.SASL_AUTHENTICATE, encode_string("PLAIN"), encode_bytes(secret))
+        self._call(StreamCommand.SASL_AUTHENTICATE, encode_string("PLAIN"), encode_bytes(secret))
         tune = self._receive(CALL_TIMEOUT_SECONDS)
         if command_code(tune) != StreamCommand.TUNE:
             raise FrameError(f"{address}: command 0x{command_code(tune):04x} instead of a tune")
         frame_max, _ = decode_tune(tune)
         self._send(encode_frame(StreamCommand.TUNE, frame_max.to_bytes(4, "big"), bytes(4)))
-        self._ask(StreamCommand.OPEN, encode_string(address.vhost))
+        self._call(StreamCommand.OPEN, encode_string(address.vhost))
 
-    def _ask(self, command: StreamCommand, *fields: bytes) -> None:
-        """Send a question and wait for the answer to it."""
-        self._questions += 1
-        self._send(encode_frame(command, self._questions.to_bytes(4, "big"), *fields))
+    def _call(self, command: StreamCommand, *fields: bytes) -> None:
+        """Send a request and wait for its response."""
+        self._requests += 1
+        self._send(encode_frame(command, self._requests.to_bytes(4, "big"), *fields))
         while True:
             content = self._receive(CALL_TIMEOUT_SECONDS)
             if command_code(content) == StreamCommand.HEARTBEAT:
@@ -168,8 +165,8 @@ class StreamConnection:
             if command_code(content) == StreamCommand.CLOSE:
                 raise ConnectionForced(f"{self._address} has closed the connection")
             number, code = decode_response(content)
-            if number != self._questions:
-                raise FrameError(f"{self._address}: an answer to question {number}")
+            if number != self._requests:
+                raise FrameError(f"{self._address}: unexpected response to request {number}")
             if code != RESPONSE_OK:
                 reason = REASONS.get(code, f"refused with code 0x{code:02x}")
                 kind = _ERRORS.get(code, ProtocolError)
@@ -199,14 +196,11 @@ class StreamConnection:
         self._cut()
 
     def _cut(self) -> None:
-        """Take the whole frames out of what has come."""
         rest, at = self._rest, 0
         while at + SIZE.size <= len(rest):
             size = SIZE.unpack_from(rest, at)[0]
             if size < 4 or size > _MAX_FRAME_BYTES:
-                raise FrameError(
-                    f"{self._address}: a frame of {size} bytes is none of the stream protocol"
-                )
+                raise FrameError(f"{self._address}: invalid frame size {size}")
             begin, end = at + SIZE.size, at + SIZE.size + size
             if end > len(rest):
                 break
@@ -216,9 +210,9 @@ class StreamConnection:
 
 
 def is_stream_plugin_available(address: AmqpAddress, port: int) -> bool:
-    """Whether the stream plugin is there and lets us in."""
+    """Whether the stream plugin is there and accepts our login."""
     try:
-        StreamConnection(address, port, patience=_PROBE_SECONDS).close()
+        StreamConnection(address, port, timeout=_PROBE_SECONDS).close()
     except (OSError, PenstockError):
         return False
     return True

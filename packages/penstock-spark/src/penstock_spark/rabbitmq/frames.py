@@ -1,7 +1,7 @@
-"""Words of RabbitMQ's stream protocol: frames in and out, no sockets.
+"""Frames of RabbitMQ's stream protocol, without I/O.
 
-A frame is its size, a command, a version, and fields; a question carries a number that comes back
-with the answer. Text is preceded by its length in two bytes, and lists by their count in four.
+A frame is its size, a command, a version and fields; a request has a number that its response
+repeats. Text has a length of two bytes, lists a count of four.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SIZE: Final = Struct(">I")
 _PREFIX: Final = Struct(">IHH")
 _RESPONSE: Final = Struct(">HHIH")
 _TUNE: Final = Struct(">HHII")
-#: An answer has the command's number with this bit.
+#: Set in the command of a response.
 _RESPONSE_BIT: Final = 0x8000
 _VERSION: Final = 1
 RESPONSE_OK: Final = 1
@@ -35,12 +35,11 @@ class StreamCommand(IntEnum):
     HEARTBEAT = 0x0017
 
 
-#: What the codes of answers say, as far as one who reads meets them.
 REASONS: Final = {
-    2: "there is no such stream",
+    2: "no such stream",
     6: "the stream is not available",
     8: "authentication failed",
-    12: "there is no such virtual host",
+    12: "no such virtual host",
     16: "access refused",
     17: "precondition failed",
 }
@@ -61,18 +60,18 @@ def encode_bytes(value: bytes) -> bytes:
 
 
 def command_code(content: bytes) -> int:
-    """Which command a frame is, or answers."""
+    """The command of a request or of its response."""
     return int.from_bytes(content[:2], "big") & ~_RESPONSE_BIT
 
 
 def decode_response(content: bytes) -> tuple[int, int]:
-    """The number of the question, and the code of the answer."""
+    """The number of the request, and the response code."""
     try:
         key, _, number, code = _RESPONSE.unpack_from(content)
     except error:
-        raise FrameError(f"an answer of {len(content)} bytes is too short") from None
+        raise FrameError(f"response of {len(content)} bytes is too short") from None
     if not key & _RESPONSE_BIT:
-        raise FrameError(f"command 0x{key:04x} where an answer is due")
+        raise FrameError(f"command 0x{key:04x} instead of a response")
     return number, code
 
 
@@ -81,5 +80,5 @@ def decode_tune(content: bytes) -> tuple[int, int]:
     try:
         _, _, frame_max, heartbeat = _TUNE.unpack_from(content)
     except error:
-        raise FrameError("a tune that is too short") from None
+        raise FrameError("tune frame is too short") from None
     return frame_max, heartbeat

@@ -1,7 +1,7 @@
-"""Penstock's streams: ranges as Arrow record batches over HTTP.
+"""Reads streams of a Penstock broker: ranges as Arrow record batches over HTTP.
 
-The broker hands on chunks of its log as they lie on disk and the batches that arrive here point
-into what was received: nothing touches single messages on the way.
+The broker sends chunks of its log as they are on disk, and the batches point into the received
+bytes: no single message is touched.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from penstock.client.management import ManagementClient
 from penstock.core.errors import NotFound
 from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange
-from penstock_spark.streams.management import StreamManagementClient
 
-#: Up to so many streams are asked about one by one; of more, the whole list is fetched.
+#: For more streams, the whole list is fetched.
 _MAX_SINGLE_REQUESTS: Final = 8
 _COLUMNS: Final = "name,first_offset,committed_offset"
 
@@ -25,7 +25,7 @@ _COLUMNS: Final = "name,first_offset,committed_offset"
 class ArrowStreamBackend:
     """Implements `StreamBackend`."""
 
-    def __init__(self, management: StreamManagementClient, vhost: str) -> None:
+    def __init__(self, management: ManagementClient, vhost: str) -> None:
         self._management = management
         self._vhost = vhost
 
@@ -40,7 +40,7 @@ class ArrowStreamBackend:
 
     def offset_at(self, name: str, moment_ms: int) -> int:
         query: dict[str, str | int] = {"vhost": self._vhost, "timestamp": max(moment_ms, 0)}
-        with self._management.get(_path(name), query, verb="HEAD") as answer:
+        with self._management.request(_path(name), query, method="HEAD") as answer:
             self._management.check(answer)
             return int(answer.headers["x-first-offset"])
 
@@ -48,9 +48,9 @@ class ArrowStreamBackend:
         start = wanted.start
         while start < wanted.stop:
             query: dict[str, str | int] = {"vhost": self._vhost, "from": start, "to": wanted.stop}
-            with self._management.get(_path(wanted.stream), query) as answer:
-                if answer.status == 410:  # retention took the beginning: what is left of it
-                    start = int(self._management.reason(answer)["first_offset"])
+            with self._management.request(_path(wanted.stream), query) as answer:
+                if answer.status == 410:  # retention has removed the beginning
+                    start = int(self._management.error_body(answer)["first_offset"])
                     continue
                 if answer.status == 416:
                     raise StreamEnded(f"{wanted} is beyond the end")
@@ -61,11 +61,11 @@ class ArrowStreamBackend:
                 return
 
     def is_data_loss(self, name: str, expected: int, found: int) -> bool:
-        """Every offset is a message's."""
+        """Every offset belongs to a message."""
         return found > expected
 
     def close(self) -> None:
-        """Every request has a connection of its own."""
+        """Nothing to do: every request has its own connection."""
 
     def _describe(self, names: Collection[str]) -> dict[str, dict[str, Any]]:
         if len(names) > _MAX_SINGLE_REQUESTS:
@@ -90,11 +90,11 @@ def _path(name: str) -> str:
 
 
 def _batches(answer: HTTPResponse) -> Iterator[pa.RecordBatch]:
-    """The batches of an answer; one that is cut short is a broken connection."""
+    """The batches of an answer; a truncated answer is a connection error."""
     try:
         with pa.ipc.open_stream(cast(IO[bytes], answer)) as stream:
             yield from stream
-            # Arrow's own end comes before HTTP's: an answer that stops at a batch's end is cut.
+            # Arrow's end marker precedes HTTP's: detect an answer truncated after a batch.
             answer.read()
     except pa.ArrowInvalid as error:
-        raise ConnectionResetError(f"a range was cut short: {error}") from None
+        raise ConnectionResetError(f"truncated answer: {error}") from None

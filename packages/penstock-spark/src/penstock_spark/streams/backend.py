@@ -1,18 +1,17 @@
-"""What the connector asks of a broker that keeps streams.
+"""The interface of the connector to a broker with streams.
 
-Offsets are exact; `next` is the offset a stream's next message will get, and everything below it
-is there for good. A broker may know the end only from below: what `ends` says is never more than
-there is, and at least what was safely there when it was asked.
+Offsets are exact; the next offset of a stream is that of its next message, and all messages below
+it are durable. A broker may underestimate it, but never below what was durable when it was asked.
 
-Messages come as record batches of `RECORD_SCHEMA`: Penstock's own columns, with the properties as
-the
-AMQP content header they were published with. Taking that apart is `connector/columns.py`'s.
+Messages are record batches of `RECORD_SCHEMA`, with the properties as the AMQP content header that
+was published. `connector/columns.py` decodes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from penstock.core.errors import PenstockError
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
-#: The timestamp is when the broker took the message in, where the broker tells.
+#: The timestamp is when the broker received the message, or null.
 RECORD_SCHEMA: Final = pa.schema(
     [
         ("offset", pa.int64()),
@@ -36,7 +35,7 @@ RECORD_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class StreamRange:
-    """The messages of a stream from an offset to before another."""
+    """The messages of a stream from `start` to before `stop`."""
 
     stream: str
     start: int
@@ -48,48 +47,50 @@ class StreamRange:
     def __str__(self) -> str:
         return f"{self.stream}[{self.start}, {self.stop})"
 
+    def split(self, count: int) -> list[StreamRange]:
+        """Consecutive parts of about equal size."""
+        edges = [self.start + len(self) * index // count for index in range(count + 1)]
+        return [StreamRange(self.stream, *edge) for edge in pairwise(edges)]
 
-#: By stream. One that is not there is not in it; None is one in which nothing shows itself: it is
-#: empty, and where its next message will stand cannot be told before it has come.
+
+#: By stream; a missing stream is omitted. None: the stream is empty, and the offset of its next
+#: message is unknown.
 Offsets = dict[str, int | None]
 
 
 class StreamEnded(PenstockError):
-    """The stream ends before the range that was asked for."""
+    """The stream ends before the requested range does."""
 
 
 class StreamBackend(Protocol):
-    """One broker's streams, over connections that are made when needed and may break.
+    """The streams of a broker, over connections that are opened on demand and may fail.
 
-    Raises `OSError` or `ConnectionForced` for what may pass (`wire.amqp091.faults`), `NotFound`
-    for a stream that is not there, `AccessRefused` for one this user may not read.
+    Raises a transient error (`wire.amqp091.errors.is_transient_amqp_error`), `NotFound` for a
+    missing stream, `AccessRefused` for one that the user may not read.
     """
 
     def names(self) -> set[str]:
-        """All streams this user may read."""
+        """All streams that the user may read."""
 
     def first_offsets(self, names: Collection[str]) -> Offsets:
-        """The oldest offset of each that is kept."""
+        """The oldest offset of each stream."""
 
     def next_offsets(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
-        """The next offset of each; `known` is what was found the last time.
-
-        Where nothing shows itself the end is what it was.
-        """
+        """The next offset of each stream; `known` is the last result, kept for an empty stream."""
 
     def offset_at(self, name: str, moment_ms: int) -> int:
-        """The first offset whose message, or its chunk, came at that moment or later."""
+        """The offset of the first message, or its chunk, received at that time or later."""
 
     def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
-        """The messages of the range, in order: no more than that, and less where some are gone.
+        """The messages of the range in order, without those that were removed.
 
-        Raises `StreamEnded` after the last message there is, when the stream ends before the range.
+        Raises `StreamEnded` after the last message if the stream ends before the range does.
         """
 
     def is_data_loss(self, name: str, expected: int, found: int) -> bool:
-        """Whether messages are missing where `found` comes in the place of `expected`.
+        """Whether messages are missing if `found` follows instead of `expected`.
 
-        Not every broker gives every offset to a message.
+        Some brokers use offsets for entries of their own.
         """
 
     def close(self) -> None: ...

@@ -1,7 +1,6 @@
-"""Places and numbers in a block of bytes, for thousands of messages at once.
+"""A block of bytes as NumPy arrays, to parse thousands of messages at once.
 
-What is read in bulk is looked at with NumPy: where a pattern stands, and the big-endian numbers at
-given places. Bytes in, arrays out; that the places lie inside the block is the caller's to see to.
+The caller ensures that positions are inside the block.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Indices = NDArray[np.int64]
 
 
 class ByteArray:
-    """A block of bytes with a number of every width beginning at every place."""
+    """Big-endian numbers of every width, beginning at every byte."""
 
     __slots__ = ("data", "i64", "size", "u8", "u16", "u32")
 
@@ -28,12 +27,11 @@ class ByteArray:
         self.i64 = self._numbers(">i8", 8)
 
     def find(self, pattern: bytes) -> Indices:
-        """Where the pattern stands. It must not overlap itself."""
+        """The positions of a pattern that does not overlap itself."""
         pieces = self.data.split(pattern)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))[:-1]
         return np.cumsum(lengths + len(pattern)) - len(pattern)
 
     def _numbers(self, kind: str, width: int) -> NDArray[Any]:
-        """They overlap: one begins at every byte."""
         count = max(self.size - width + 1, 0)
         return np.ndarray((count,), kind, self.data if count else b"", strides=(1,))

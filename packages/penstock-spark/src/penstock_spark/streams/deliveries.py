@@ -1,12 +1,11 @@
-"""Deliveries taken out of a stream of bytes, many at a time.
+"""Parses deliveries out of a stream of bytes, many at a time.
 
-A reader of a stream does this for every message, so it is not done message by message. A consumer
-is named by its reader, with a name that nobody guesses; where that name stands, deliveries begin.
-What follows each is then measured for all of them together: the method, the content header, the
-body in one frame. A run is taken if every delivery in it is whole and ends where the next begins:
-so nothing is believed only because it looks like a delivery. All else, such as a body in several
-frames or what is no delivery, is taken frame by frame. Bytes in, places out; the socket is the
-reader's.
+A reader does this for every message, so messages are not parsed one by one. The consumer tag, which
+nobody can guess, marks the deliveries. All parts (method, content header, a body of one frame) are
+measured together, and a run is accepted if every delivery in it is complete and ends where the next
+begins. Everything else, such as a body in several frames, is parsed frame by frame. The positions
+of all parts are the offsets of one Arrow array over the block, in which exchange, routing key,
+header and body alternate; a column is every n-th of its values.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _NO_INDICES: Final = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class DeliveryBlock:
-    """Messages in a block of bytes: where the parts of each lie, one behind the other."""
+    """The positions of the parts of messages in a block of bytes."""
 
     octets: ByteArray
     routes: Indices  #: the exchange's name and the routing key, two short strings
@@ -56,7 +55,7 @@ class DeliveryBlock:
 
 
 class DeliveryParser:
-    """The deliveries to one consumer, which has a channel to itself."""
+    """The deliveries of one consumer, the only one of its channel."""
 
     __slots__ = (
         *("_channel", "_header", "_mark", "_missing", "_pieces", "_rest", "_route", "_tag"),
@@ -64,23 +63,23 @@ class DeliveryParser:
     )
 
     def __init__(self, channel: int, consumer: bytes, rest: bytes = b"") -> None:
-        self.tag = 0  #: of the last whole message
+        self.tag = 0  #: of the last complete message
         self._channel = channel
         self._mark = BASIC_DELIVER_PREFIX + bytes((len(consumer),)) + consumer
         self._rest = rest
-        # Of the delivery that is taken frame by frame:
+        # Of a delivery that is parsed frame by frame:
         self._tag = 0
         self._route: bytes | None = None
         self._header: bytes | None = None
-        self._missing = 0  # bytes of the body that have not come yet
+        self._missing = 0  # bytes of the body
         self._pieces: list[bytes] = []
 
     def count(self, data: bytes) -> int:
-        """How many deliveries begin in a piece of what is received, or a few more than that."""
+        """The number of deliveries that begin in a piece of bytes, or slightly more."""
         return data.count(self._mark)
 
     def feed(self, data: bytes) -> tuple[list[DeliveryBlock], list[AmqpFrame]]:
-        """The messages that are whole now, and the frames that are no part of a delivery."""
+        """The messages that are complete now, and the frames that are not part of a delivery."""
         octets = ByteArray(self._rest + data)
         runs = _DeliveryRuns(octets, self._mark, self._channel)
         found: list[DeliveryBlock] = []
@@ -99,7 +98,7 @@ class DeliveryParser:
                 return found, others
 
     def _take(self, frame: AmqpFrame, others: list[AmqpFrame]) -> DeliveryBlock | None:
-        """Go on with one frame; the message, if that was its last."""
+        """Parse one frame; returns the message if it is complete."""
         kind, channel, payload = frame
         if channel != self._channel or (
             kind == FRAME_METHOD and not payload.startswith(self._mark)
@@ -118,7 +117,7 @@ class DeliveryParser:
             self._pieces.append(payload)
             self._missing -= len(payload)
         else:
-            raise UnexpectedFrame(f"a frame of kind {kind} that belongs to no delivery")
+            raise UnexpectedFrame(f"frame of type {kind} outside a delivery")
         return None if self._missing else self._whole()
 
     def _whole(self) -> DeliveryBlock:
@@ -130,12 +129,12 @@ class DeliveryParser:
         self._pieces = []
         header, body = len(parts[0]), len(parts[0]) + len(parts[1])
         octets = ByteArray(b"".join(parts))
-        places = (0, header, body, body, octets.size)
-        return DeliveryBlock(octets, *(np.array([place]) for place in places))
+        positions = (0, header, body, body, octets.size)
+        return DeliveryBlock(octets, *(np.array([place]) for place in positions))
 
 
 class _DeliveryRuns:
-    """The deliveries of a block that follow one another without anything in between."""
+    """Consecutive deliveries of a block."""
 
     __slots__ = ("_breaks", "_ends", "_mark", "_octets", "_parts", "_starts", "_whole")
 
@@ -150,7 +149,7 @@ class _DeliveryRuns:
         self._breaks = np.append(np.flatnonzero(~follows), len(self._starts) - 1)
 
     def at(self, pos: int) -> tuple[DeliveryBlock, int, int] | None:
-        """The run that begins there, where it ends, and the tag of its last delivery."""
+        """The run at a position, where it ends, and the tag of its last delivery."""
         first = int(np.searchsorted(self._starts, pos))
         if first == len(self._starts) or self._starts[first] != pos or not self._whole[first]:
             return None
@@ -162,16 +161,16 @@ class _DeliveryRuns:
     def _measure(
         self, starts: Indices, channel: int
     ) -> tuple[NDArray[np.bool_], Indices, tuple[Indices, ...]]:
-        """Which are whole, with a body in one frame at most; where they end; where their parts lie.
+        """Which are complete with a body of at most one frame, where they end, and their parts.
 
-        Of those that are not, the places mean nothing.
+        The positions of others are undefined.
         """
         octets = self._octets
         u8, u32 = octets.u8, octets.u32
         whole = starts >= 0
 
         def frames(at: Indices, kind: int, least: int) -> tuple[Indices, Indices]:
-            """The end of a payload, and of its frame, for those that are as they should be."""
+            """The ends of payloads and frames, for valid ones."""
             nonlocal whole
             whole = whole & (at + FRAME_OVERHEAD + least <= octets.size)
             at = np.where(whole, at, 0)
@@ -189,7 +188,7 @@ class _DeliveryRuns:
         whole = whole & (key + 1 + u8[np.where(whole, key, 0)] == method_end)
         header_end, body = frames(header, FRAME_HEADER, MIN_HEADER_BYTES)
         size = octets.i64[np.where(whole, header + FRAME_HEADER_BYTES + 4, 0)]
-        # A message without a body ends here; those with one have all of it in the next frame.
+        # A message without a body ends here; any other has it in the next frame.
         empty = whole & (size == 0)
         whole = whole & ~empty
         body_end, end = frames(body, FRAME_BODY, 1)
@@ -207,7 +206,7 @@ class _DeliveryRuns:
 
 
 def _frame(data: bytes | bytearray, pos: int) -> AmqpFrame | None:
-    """The frame at that place, once it is whole."""
+    """The frame at a position, if it is complete."""
     if len(data) - pos < FRAME_OVERHEAD:
         return None
     kind, channel, size = FRAME_HEADER_STRUCT.unpack_from(data, pos)
@@ -219,27 +218,21 @@ def _frame(data: bytes | bytearray, pos: int) -> AmqpFrame | None:
     return AmqpFrame(kind, channel, bytes(data[pos + FRAME_HEADER_BYTES : stop]))
 
 
-# Deliveries into record batches, without touching single messages.
-#
-# The parts of all messages of a block lie one behind the other in it. So their places are the
-# offsets of one Arrow array over the block, in which names, headers, bodies and what lies between
-# them take turns; a column is every so-manieth of its values.
-
 _EXCHANGE, _KEY, _BEFORE, _BEHIND, _BODY = 0, 2, 4, 6, 8
-_PLACES: Final = 10  # of a message: where each of the five begins and ends
+_POSITIONS: Final = 10  # per message: the beginnings and ends of the five parts
 _TIMESTAMP_TYPE: Final = RECORD_SCHEMA.field("timestamp").type
 
 
 class DeliveryBatchBuilder:
-    """Takes out of what is delivered the messages of a range."""
+    """Selects the messages of a range from deliveries."""
 
     def __init__(self, wanted: StreamRange) -> None:
         self._wanted = wanted
-        self.early = 0  #: delivered, and before the range
-        self.complete = False  #: the last of the range, or one behind it, has come
+        self.early = 0  #: the number of deliveries before the range
+        self.complete = False  #: the last message of the range, or a later one, was delivered
 
     def batch(self, delivered: DeliveryBlock) -> pa.RecordBatch | None:
-        """The messages among them that are wanted; none are."""
+        """The messages of the range; None if there are none."""
         octets = ByteArray(bytearray(delivered.octets.data))
         cuts = find_offsets(octets, delivered.headers, delivered.header_ends)
         properties = None
@@ -250,8 +243,8 @@ class DeliveryBatchBuilder:
         self.complete = bool(cuts.offsets[-1] >= self._wanted.stop - 1)
         if first >= last:
             return None
-        fields = _fields(octets, delivered, cuts).slice(int(first) * _PLACES)
-        rows = np.arange(last - first) * _PLACES
+        fields = _fields(octets, delivered, cuts).slice(int(first) * _POSITIONS)
+        rows = np.arange(last - first) * _POSITIONS
         if properties is None:
             properties = pc.binary_join_element_wise(
                 fields.take(pa.array(rows + _BEFORE)), fields.take(pa.array(rows + _BEHIND)), b""
@@ -274,7 +267,7 @@ def _fields(octets: ByteArray, delivered: DeliveryBlock, cuts: HeaderOffsets) ->
     exchanges = delivered.routes + 1
     exchange_ends = exchanges + u8[delivered.routes]
     keys = exchange_ends + 1
-    places = np.empty((len(delivered), _PLACES), np.int32)
+    positions = np.empty((len(delivered), _POSITIONS), np.int32)
     for index, each in enumerate(
         (
             *(exchanges, exchange_ends, keys, keys + u8[exchange_ends]),
@@ -282,13 +275,13 @@ def _fields(octets: ByteArray, delivered: DeliveryBlock, cuts: HeaderOffsets) ->
             *(delivered.bodies, delivered.body_ends),
         )
     ):
-        places[:, index] = each
-    buffers = [None, pa.py_buffer(places.ravel()), pa.py_buffer(octets.data)]
-    return pa.Array.from_buffers(pa.binary(), places.size - 1, buffers)
+        positions[:, index] = each
+    buffers = [None, pa.py_buffer(positions.ravel()), pa.py_buffer(octets.data)]
+    return pa.Array.from_buffers(pa.binary(), positions.size - 1, buffers)
 
 
 def _one_by_one(delivered: DeliveryBlock) -> tuple[HeaderOffsets, pa.Array]:
-    """The offsets, and the content headers without them, where one is not as they usually are."""
+    """The offsets, and the content headers without them, if one has an unusual form."""
     data, starts, stops = delivered.octets.data, delivered.headers, delivered.header_ends
     taken = [
         pop_offset(bytes(data[start:stop]))
@@ -301,7 +294,6 @@ def _one_by_one(delivered: DeliveryBlock) -> tuple[HeaderOffsets, pa.Array]:
 
 
 def _dictionary_column(raw: pa.Array) -> pa.Array:
-    """Text that comes again and again."""
     encoded = raw.dictionary_encode()
     words = [each.decode("utf-8", "replace") for each in encoded.dictionary.to_pylist()]
     return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(words, pa.string()))

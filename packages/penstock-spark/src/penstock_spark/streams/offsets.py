@@ -1,9 +1,7 @@
-"""The offset a stream adds to the content header of a message: read, and cut out again.
+"""The offset that a stream adds to the content header of a message, `x-stream-offset`.
 
-A stream says a message's offset in a header, `x-stream-offset`, which the broker adds on the way
-out. `pop_offset` reads it and gives the content header back as it was published, so that whoever
-looks at it later sees the same from every broker and equal ones stay equal. `find_offsets` does the
-same for thousands of messages where they lie.
+`pop_offset` reads it and restores the header as it was published, so that it is the same from every
+broker. `find_offsets` does the same for thousands of messages in place.
 """
 
 from __future__ import annotations
@@ -21,30 +19,30 @@ from penstock_spark.streams.byte_array import ByteArray, Indices
 _OFFSET: Final = Struct(">q")
 
 OFFSET_HEADER: Final = "x-stream-offset"
-#: The entry of the offset: its name, the letter of a 64-bit integer, the integer.
+#: The table entry: its name, the type of a 64-bit integer, the integer.
 _NAME: Final = b"\x0fx-stream-offset"
 _LONG: Final = ord("l")
 _ENTRY_BYTES: Final = len(_NAME) + 9
 
 
 def pop_offset(header: bytes) -> tuple[int, bytes]:
-    """The message's offset in its stream, and the content header without it."""
+    """The offset of the message, and the content header without it."""
     at = 14
     if header[12] & 0x80:  # content type
         at += 1 + header[at]
     if header[12] & 0x40:  # content encoding
         at += 1 + header[at]
     if not header[12] & 0x20:  # headers
-        raise WireSyntaxError("a message from a stream without its offset")
+        raise WireSyntaxError("message of a stream without x-stream-offset")
     size = int.from_bytes(header[at : at + 4], "big")
     start, stop = at + 4, at + 4 + size
     entry = header.find(_NAME, start, stop)
     after = entry + _ENTRY_BYTES
     if entry >= 0 and header.startswith(b"l", after - 9) and header.find(_NAME, after, stop) < 0:
         offset: int = _OFFSET.unpack_from(header, after - 8)[0]
-    else:  # a value holds the same bytes, or the broker writes it in its own way
+    else:  # another value contains these bytes, or the type differs
         entry, after, offset = _walk(header, start, stop)
-    if after - entry == size:  # the publisher had sent no table, or an empty one
+    if after - entry == size:  # the publisher sent no table, or an empty one
         flags = bytes((header[12] & 0xDF,))
         return offset, header[:12] + flags + header[13:at] + header[after:]
     shorter = (size - after + entry).to_bytes(4, "big")
@@ -53,7 +51,7 @@ def pop_offset(header: bytes) -> tuple[int, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class HeaderOffsets:
-    """Offsets, and what is to be left out of each content header so that it is as published."""
+    """Offsets, and the bytes to remove from each content header."""
 
     offsets: Indices
     starts: Indices
@@ -61,10 +59,10 @@ class HeaderOffsets:
 
 
 def find_offsets(octets: ByteArray, starts: Indices, stops: Indices) -> HeaderOffsets | None:
-    """The offsets in the content headers between those places of a block that may be written to.
+    """The offsets in the content headers at these positions of a writable block.
 
-    What has to be said otherwise without the offset, flags and the length of the table, is changed
-    in place. None if one of them is not as they usually are: then nothing is changed.
+    Flags and table lengths are corrected in place. None, and nothing is changed, if a header does
+    not have the usual form.
     """
     u8, u32 = octets.u8, octets.u32
     high = u8[starts + 12]
@@ -83,7 +81,7 @@ def find_offsets(octets: ByteArray, starts: Indices, stops: Indices) -> HeaderOf
     entry = found[first]
     if not (entry + _ENTRY_BYTES <= table + size).all() or (u8[entry + len(_NAME)] != _LONG).any():
         return None
-    alone = size == _ENTRY_BYTES  # the publisher had sent no table, or an empty one
+    alone = size == _ENTRY_BYTES  # the publisher sent no table, or an empty one
     u8[starts[alone] + 12] &= 0xDF
     u32[at[~alone]] = size[~alone] - _ENTRY_BYTES
     offsets = octets.i64[entry + _ENTRY_BYTES - 8].astype(np.int64)
@@ -91,7 +89,7 @@ def find_offsets(octets: ByteArray, starts: Indices, stops: Indices) -> HeaderOf
 
 
 def _walk(header: bytes, pos: int, stop: int) -> tuple[int, int, int]:
-    """Where the entry of the offset begins and ends, and the offset; name by name."""
+    """Where the entry of the offset begins and ends, and the offset."""
     while pos < stop:
         value_at = pos + 1 + header[pos]
         try:
@@ -101,4 +99,4 @@ def _walk(header: bytes, pos: int, stop: int) -> tuple[int, int, int]:
         if header[pos:value_at] == _NAME and isinstance(value, int):
             return pos, after, value
         pos = after
-    raise WireSyntaxError("a message from a stream without its offset")
+    raise WireSyntaxError("message of a stream without x-stream-offset")

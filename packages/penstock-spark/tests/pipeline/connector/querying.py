@@ -31,7 +31,7 @@ class Checkpoint:
 
 class Query:
     def __init__(self, url: str, streams: str, checkpoint: Checkpoint, **options: Any) -> None:
-        given = {"url": url, "streams": streams, "patienceSeconds": "30"}
+        given = {"url": url, "streams": streams, "retrySeconds": "30"}
         given |= {name: str(value) for name, value in options.items()}
         self.reader = StreamReader(
             read_options(given, streaming=True), select_columns(SPARK_SCHEMA)

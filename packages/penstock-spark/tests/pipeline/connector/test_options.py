@@ -89,6 +89,7 @@ def test_which_streams(text: str, names: set[str], patterns: tuple[str, ...]) ->
         ("startingOffsets", "latest", False),
         ("endingOffsets", "earliest", False),
         ("startingOffset", "latest", True),
+        ("retrySeconds", "long", True),
         ("patienceSeconds", "long", True),
     ],
 )
@@ -97,6 +98,13 @@ def test_what_cannot_be_is_refused_by_its_name(option: str, value: str, streamin
         read_options(GIVEN | {option: value}, streaming=streaming)
 
     assert "pa55" not in str(refused.value)
+
+
+def test_the_former_name_of_the_retry_time_is_accepted() -> None:
+    old = write_options({"url": "amqp://host", "patienceSeconds": "7"})
+    both = write_options({"url": "amqp://host", "patienceSeconds": "7", "retrySeconds": "8"})
+
+    assert (old.retry_seconds, both.retry_seconds) == (7.0, 8.0)
 
 
 def test_options_of_spark_itself_are_left_alone() -> None:

@@ -132,7 +132,7 @@ def test_a_stream_that_is_deleted_ends_the_query_and_says_what_to_do(
     query(startingOffsets="earliest").run()
     delete(broker.url, name)
 
-    with pytest.raises(DataLost, match=r"no longer there.*failOnDataLoss=false"):
+    with pytest.raises(DataLost, match=r"does not exist any more.*failOnDataLoss=false"):
         query().run()
 
 
@@ -144,7 +144,7 @@ def test_a_stream_declared_anew_ends_the_query_and_says_what_to_do(
     delete(broker.url, name)
     stream(broker.url, name, 5)
 
-    with pytest.raises(DataLost, match=r"declared anew.*failOnDataLoss=false"):
+    with pytest.raises(DataLost, match=r"declared again.*failOnDataLoss=false"):
         query().run()
 
 
@@ -167,7 +167,7 @@ def test_what_retention_took_before_it_was_read_ends_the_query(
     query(startingOffsets="earliest").run()
     overflow(broker.url, name, beyond=10)
 
-    words = r"from offset 10 to \d+ are no longer there: retention.*failOnDataLoss=false"
+    words = r"from offset 10 to \d+ do not exist any more: retention.*failOnDataLoss=false"
     with pytest.raises(DataLost, match=words):
         query().run()
 

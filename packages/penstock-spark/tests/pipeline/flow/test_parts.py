@@ -260,5 +260,5 @@ class TestCuts:
 
 
 def test_a_flow_needs_a_name_that_files_can_have(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no name of a flow"):
+    with pytest.raises(ConfigurationError, match="invalid flow name"):
         FlowDirectory(tmp_path, "../elsewhere")

@@ -147,7 +147,7 @@ def test_a_machine_that_is_busy_is_waited_for(
 def test_one_engine_at_a_time(engine: FlowRunner, directory: FlowDirectory) -> None:
     with (
         directory.locks.hold(FlowLock.RUNNING),
-        pytest.raises(ResourceLocked, match="it runs already"),
+        pytest.raises(ResourceLocked, match="running already"),
     ):
         engine.run_available_now()
 

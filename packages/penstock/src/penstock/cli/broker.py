@@ -20,9 +20,12 @@ from penstock.cli.options import (
     prepare,
 )
 from penstock.cli.shutdown import stop_event
-from penstock.client.management import call_management_api, management_url
+from penstock.client.management import (
+    ManagementServerError,
+    call_management_api,
+    management_url,
+)
 from penstock.core.config import Settings
-from penstock.core.errors import PenstockError
 from penstock.core.garbage_collection import short_gc_pauses
 from penstock.core.resources import raise_descriptor_limit, set_mmap_threshold
 
@@ -99,10 +102,8 @@ def _alarms(address: str) -> str:
     """Why publishers wait, or nothing."""
     try:
         call_management_api(address, "/api/health/checks/alarms")
-    except PenstockError as error:  # the check answers 503, and says why
-        _, brace, answer = str(error).partition("{")
-        reason: str = json.loads(brace + answer).get("reason", "") if brace else str(error)
-        return reason
+    except ManagementServerError as error:  # the check answers 503
+        return error.reason
     return ""
 
 

@@ -61,7 +61,9 @@ class Line:
         )
         messages = bronze_files.frame(self.spark, table)
         lake = self.lake.at(generation)
-        return FlowBatch(number, messages, bronze_files, end - begin, lake, is_rebuild=generation > 0)
+        return FlowBatch(
+            number, messages, bronze_files, end - begin, lake, is_rebuild=generation > 0
+        )
 
     def _messages(self, begin: int, end: int, batch: int) -> pa.Table:
         """As bronze has them."""

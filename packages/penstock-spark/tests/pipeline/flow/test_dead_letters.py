@@ -1,4 +1,4 @@
-"""`penstock pipeline letters`: a person finds what was no message, and why."""
+"""`penstock pipeline dead-letters`: messages that could not be decoded, and why."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REASONS = ("too_short", "impossible_date", "no_body")
 
 
 def letters(data: Path, *flags: str) -> list[str]:
-    found = CliRunner().invoke(app, ["letters", "--data", str(data), *flags])
+    found = CliRunner().invoke(app, ["dead-letters", "--data", str(data), *flags])
     assert found.exit_code == 0, found.output
     return found.output.splitlines()
 
@@ -72,6 +72,13 @@ def test_those_of_one_reason_are_found(data: Path) -> None:
     assert [each["offset"] for each in found] == [4, 1]
     assert found[0]["raw"] == "00" * 59
     assert found[0]["received_at"] == "2026-11-15T12:04:00+00:00"
+
+
+def test_the_former_name_of_the_command_is_a_hidden_alias(data: Path) -> None:
+    found = CliRunner().invoke(app, ["letters", "--data", str(data), "-n", "4"])
+
+    assert found.output.splitlines() == letters(data, "-n", "4")
+    assert "│ letters " not in CliRunner().invoke(app, ["--help"]).output
 
 
 def test_where_there_are_none_it_says_so(tmp_path: Path) -> None:
