@@ -100,8 +100,8 @@ def test_a_full_queue_is_an_error(reader: Reader, name: str) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("SELECT 'k' AS routing_key", "'body' is needed"),
-        ("SELECT 'b' AS body", "'routing_key' or the option"),
+        ("SELECT 'k' AS routing_key", "'body' is missing"),
+        ("SELECT 'b' AS body", "'routing_key' and option"),
         ("SELECT 'k' AS routing_key, 7 AS body", "'body' is int"),
     ],
 )

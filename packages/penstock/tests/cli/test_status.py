@@ -60,7 +60,7 @@ def test_it_says_so_when_it_is_not_let_in(penstock: Penstock) -> None:
 def test_a_password_is_for_whoever_asks(penstock: Penstock) -> None:
     status, _, said = run("--url", penstock.http_url, "--password", "wrong")
     assert status == 4
-    assert "user 'guest' may not" in said
+    assert "Login failed (401); as user 'guest'" in said
 
     somebody = penstock.http_url.replace("://", "://somebody:guest@")
     status, _, said = run("--url", somebody, "--password", "wrong")
