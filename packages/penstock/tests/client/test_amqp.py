@@ -10,13 +10,13 @@ from pamqp import commands
 from pamqp.frame import marshal
 
 from penstock.broker.permissions import Permission
-from penstock.client import Fabric, UnknownScheme, connect
+from penstock.client import BrokerUnreachable, Fabric, UnknownScheme, connect
 from penstock.core.config import BrokerSettings
 from penstock.core.errors import AuthenticationFailed, NotAllowed, PenstockError
 from penstock.server import Broker as Server
 from penstock.wire.amqp091 import methods
 from tests.client.line import Line
-from tests.peers import Broker
+from tests.peers import Broker, free_port
 
 SECONDS = 60
 
@@ -128,6 +128,13 @@ async def test_a_restarted_broker_still_has_what_it_confirmed(broker: Broker, na
         await asyncio.to_thread(broker.start)
         await sending
         assert [(await items.receive()).body for _ in range(2)] == [b"kept", b"waited"]
+
+
+async def test_the_former_name_of_retry_seconds_is_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match="retry_seconds"):
+        fabric = connect(f"amqp://127.0.0.1:{free_port()}", patience=0.0)
+    with pytest.raises(BrokerUnreachable):
+        await fabric.open()
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:
