@@ -88,7 +88,7 @@ def measure(size: int, hives: int, seconds: float) -> Measured:
     table = AlertMatcher()
     began = thread_time()
     for definition in definitions:
-        table.put(definition)
+        table.add(definition)
     load = size / (thread_time() - began)
     levels = [50.0] * hives
     for hive in range(hives):  # those that are met at once have their turn before it counts
@@ -116,7 +116,7 @@ def _walk(
 def _turn(table: AlertMatcher, figure: OccupancyReport) -> int:
     crossings = table.crossings(figure)
     for crossing in crossings:
-        table.turn(crossing)
+        table.toggle(crossing)
     return len(crossings)
 
 

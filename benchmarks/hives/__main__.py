@@ -107,7 +107,7 @@ def _account(
     taken = figures.bytes - figures.before_bytes
     return _ACCOUNT.format(
         hives=HIVES,
-        bytes=len(encode_json(edition(1).snapshot.details[0])),
+        bytes=len(encode_json(edition(1).hives.details[0])),
         connections=connections,
         rounds=rounds,
         load=os.getloadavg()[0],

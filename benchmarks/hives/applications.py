@@ -40,15 +40,15 @@ async def _nobody(scope: Scope, receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def fast(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[AsgiApplication]:
-    window = PublicView()
-    window.show(edition(HIVES))
-    answers = public_endpoint(PublicReader(window), _nobody)
-    yield LocationRouter([Location("/v1/", answers, quick=True)], {})
+    view = PublicView()
+    view.replace_snapshot(edition(HIVES))
+    answers = public_endpoint(PublicReader(view), _nobody)
+    yield LocationRouter([Location("/v1/", answers, unwrapped=True)], {})
 
 
 @asynccontextmanager
 async def plain(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[AsgiApplication]:
-    details = {each.id: each for each in edition(HIVES).snapshot.details}
+    details = {each.id: each for each in edition(HIVES).hives.details}
     app = FastAPI()
 
     @app.get("/v1/hives/{hive}")
@@ -62,7 +62,7 @@ async def plain(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterat
 async def encoded(
     options: dict[str, Any], draining: asyncio.Event
 ) -> AsyncIterator[AsgiApplication]:
-    details = {each.id: encode_json(each) for each in edition(HIVES).snapshot.details}
+    details = {each.id: encode_json(each) for each in edition(HIVES).hives.details}
     app = FastAPI()
 
     @app.get("/v1/hives/{hive}")
@@ -77,20 +77,20 @@ async def streams(
     options: dict[str, Any], draining: asyncio.Event
 ) -> AsyncIterator[AsgiApplication]:
     """Fifty hives, of which one changes so many times a second."""
-    bulletin = ChangeFeed()
-    bulletin.open()
-    window = PublicView(bulletin.tell)
-    window.show(edition(50))
-    changing = asyncio.create_task(_change(window, bulletin, float(options["changes"])))
-    yield LocationRouter([Location(LIVE_PATH, live_endpoint(bulletin), quick=True)], {})
+    feed = ChangeFeed()
+    feed.open()
+    view = PublicView(feed.publish)
+    view.replace_snapshot(edition(50))
+    changing = asyncio.create_task(_change(feed, float(options["changes"])))
+    yield LocationRouter([Location(LIVE_PATH, live_endpoint(feed), unwrapped=True)], {})
     changing.cancel()
-    bulletin.close()
+    feed.close()
 
 
-async def _change(window: PublicView, bulletin: ChangeFeed, rate: float) -> None:
+async def _change(feed: ChangeFeed, rate: float) -> None:
     version = 1
     while True:
         await asyncio.sleep(1 / rate)
         version += 1
-        figure = window.figures()[version % 50]
-        bulletin.tell(EncodedOccupancy(figure.hive, version, figure.body))
+        figure = feed.current(None)[version % 50]
+        feed.publish(EncodedOccupancy(figure.hive, version, figure.body))

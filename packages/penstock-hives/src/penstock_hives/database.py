@@ -3,13 +3,13 @@
     async with pool.transaction() as connection:
         await HiveRepository(connection).close(hive)
 
-Nothing is connected before it is used, and a server that comes back is found again: a request that
-meets neither gets `StoreUnavailable` after a short wait. What the database refuses has the names
-of `penstock_store/errors.py` and `domain/errors.py`; a wrong statement keeps its own.
+The pool connects on first use and reconnects after an outage; a request that gets no connection
+in time fails with `StoreUnavailable`. Errors of the database are translated to those of
+`penstock_store/errors.py` and `errors.py`.
 
-Services open a transaction for what they do and know of none around it. Who calls several of them,
-or has something of its own to write with what they write, joins them (`joined`): all its task does
-is one transaction then. What others are told of it waits until it is committed (`afterwards`).
+Services open their own transactions. A caller that needs several calls in one transaction uses
+`join_transaction`: everything its task does in the block commits together. `after_commit` delays a
+notification of others until then.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
-from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
+from psycopg.sql import SQL, Identifier, Literal, Placeholder
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
@@ -37,17 +36,17 @@ from penstock_store.errors import translate_error
 Connection = psycopg.AsyncConnection[DictRow]
 Row = dict[str, Any]
 Parameters = Sequence[Any] | Mapping[str, Any]
+T = TypeVar("T")
 AfterCommit = Callable[[], Awaitable[object]]
 
-#: Requests that may wait for a connection at once, for each connection there may be. More would
-#: only wait longer; they are told to come again.
+#: Requests that may wait, for each connection of the pool; more are refused.
 MAX_WAITING: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
+class _JoinedTransaction:
     connection: Connection
-    deeds: list[AfterCommit] = field(default_factory=list)
+    after_commit: list[AfterCommit] = field(default_factory=list)
 
 
 class DatabasePool:
@@ -58,8 +57,8 @@ class DatabasePool:
     ) -> None:
         self.url = validate_url(url)
         self._where = describe_url(url)
-        # By task, not by context: a task that one of these starts has connections of its own.
-        self._joined: dict[asyncio.Task[Any] | None, _Joined] = {}
+        # By task, not by context variable: a task started in the block has its own connections.
+        self._joined: dict[asyncio.Task[Any] | None, _JoinedTransaction] = {}
         given = conninfo_to_dict(url).get("options") or ""
         ours = f"-c TimeZone=UTC -c statement_timeout={int(statement_seconds * 1000)}"
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
@@ -86,51 +85,44 @@ class DatabasePool:
         await self.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """All or nothing: committed at the end of the block, rolled back if it raises."""
+        """Commits at the end of the block, rolls back if it raises."""
         async with self.reading() as connection, connection.transaction():
             yield connection
 
     @asynccontextmanager
-    async def joined(self) -> AsyncIterator[Connection]:
-        """Whatever this task does in the block, by whichever method, is one transaction. What it
-        opens within are savepoints: one that is refused undoes itself only."""
+    async def join_transaction(self) -> AsyncIterator[Connection]:
+        """One transaction for all that this task does in the block; inner ones are savepoints."""
         task = asyncio.current_task()
         async with self.transaction() as connection:
-            held = self._joined[task] = _Joined(connection)
+            joined = self._joined[task] = _JoinedTransaction(connection)
             try:
                 yield connection
             finally:
                 del self._joined[task]
-        for deed in held.deeds:
-            await deed()
+        for action in joined.after_commit:
+            await action()
 
-    async def afterwards(self, deed: AfterCommit) -> None:
-        """Do it once what was written is committed: now, if this task is in no `joined` block. If
-        that fails it is not done."""
-        held = self._joined.get(asyncio.current_task())
-        if held is None:
-            await deed()
+    async def after_commit(self, action: AfterCommit) -> None:
+        """Run the action when the joined transaction has committed; at once if there is none."""
+        joined = self._joined.get(asyncio.current_task())
+        if joined is None:
+            await action()
         else:
-            held.deeds.append(deed)
+            joined.after_commit.append(action)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
-        """A connection out of a transaction: for statements that stand alone."""
-        held = self._joined.get(asyncio.current_task())
+        """A connection in autocommit mode."""
+        joined = self._joined.get(asyncio.current_task())
         try:
-            if held is not None:
-                async with held.connection.transaction():
-                    yield held.connection
+            if joined is not None:
+                async with joined.connection.transaction():
+                    yield joined.connection
                 return
             async with self._pool.connection() as connection:
                 yield connection
@@ -153,43 +145,65 @@ class DatabasePool:
 
 
 def translate_statement_error(error: psycopg.Error, where: str) -> Exception:
-    """What the database says of values people gave, in words for them."""
+    """Constraint violations as errors of the request, the rest as errors of the store."""
     if isinstance(error, errors.UniqueViolation | errors.ExclusionViolation):
-        return RequestConflict(f"there is one already ({error.diag.constraint_name})")
+        return RequestConflict(f"it exists already ({error.diag.constraint_name})")
     if isinstance(error, errors.ForeignKeyViolation):
-        return RequestConflict(
-            f"it refers to something that is not there ({error.diag.constraint_name})"
-        )
+        return RequestConflict(f"it refers to a missing row ({error.diag.constraint_name})")
     if isinstance(error, errors.CheckViolation | errors.NotNullViolation):
         what = error.diag.constraint_name or error.diag.column_name
         return InvalidRequest(f"a value is not allowed ({what})")
     if isinstance(error, psycopg.DataError):
-        return InvalidRequest(f"a value cannot be kept: {error.diag.message_primary or error}")
+        return InvalidRequest(f"a value cannot be stored: {error.diag.message_primary or error}")
     return translate_error(error, where)
 
 
-# UPDATE and INSERT of the columns a caller has named, and no others.
-#
-# Names come from models of ours, never from a request; they are quoted as identifiers all the same.
+async def fetch_all(
+    connection: Connection,
+    kind: Callable[..., T],
+    statement: str,
+    parameters: Parameters | None = None,
+) -> list[T]:
+    """The rows as values of a class, by the names of the columns."""
+    return [kind(**row) async for row in await connection.execute(statement, parameters)]
 
 
-def insert(table: str, values: Mapping[str, Any], returning: str = "id") -> Composed:
-    names = SQL(", ").join(Identifier(name) for name in values)
-    given = SQL(", ").join(Placeholder(name) for name in values)
-    return SQL("INSERT INTO {} ({}) VALUES ({}) RETURNING {}").format(
-        Identifier(table), names, given, Identifier(returning)
+async def fetch_one(
+    connection: Connection, kind: Callable[..., T], statement: str, parameters: Parameters
+) -> T | None:
+    row = await (await connection.execute(statement, parameters)).fetchone()
+    return None if row is None else kind(**row)
+
+
+async def insert_row(connection: Connection, table: str, values: Mapping[str, Any]) -> int:
+    """Insert the named columns; returns the id. Names come from our models, never from requests."""
+    given = _parameters(values)
+    statement = SQL("INSERT INTO {} ({}) VALUES ({}) RETURNING id").format(
+        Identifier(table),
+        SQL(", ").join(Identifier(name) for name in given),
+        SQL(", ").join(Placeholder(name) for name in given),
     )
+    row = await (await connection.execute(statement, given)).fetchone()
+    assert row is not None
+    return int(row["id"])
 
 
-def update(table: str, values: Mapping[str, Any], key: int) -> Composed:
+async def update_row(
+    connection: Connection, table: str, key: int, values: Mapping[str, Any]
+) -> bool:
+    """Update the named columns; whether the row exists (true if there is nothing to change)."""
+    if not values:
+        return True
+    given = _parameters(values)
     pairs = SQL(", ").join(
-        SQL("{} = {}").format(Identifier(name), Placeholder(name)) for name in values
+        SQL("{} = {}").format(Identifier(name), Placeholder(name)) for name in given
     )
-    return SQL("UPDATE {} SET {} WHERE id = {}").format(Identifier(table), pairs, Literal(key))
+    statement = SQL("UPDATE {} SET {} WHERE id = {}").format(Identifier(table), pairs, Literal(key))
+    return (await connection.execute(statement, given)).rowcount == 1
 
 
-def sent(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As the driver takes them: objects are JSON, tuples are arrays."""
+def _parameters(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects as JSON, tuples as arrays."""
     return {
         name: Jsonb(value)
         if isinstance(value, dict)

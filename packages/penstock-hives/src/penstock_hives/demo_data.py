@@ -14,8 +14,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from argon2 import PasswordHasher
-
+from penstock.core.passwords import argon2_hasher
 from penstock_hives.demo_account import LOGIN, PASSWORD
 from penstock_store import Connection, Database
 
@@ -116,7 +115,7 @@ def _create_user(connection: Connection, person: DemoUser) -> int:
     number = int(row["id"])
     known = "SELECT FROM credential WHERE uid = %s"
     if connection.execute(known, (person.uid,)).fetchone() is None:
-        digest = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1).hash(PASSWORD)
+        digest = argon2_hasher().hash(PASSWORD)
         connection.execute(_CREDENTIAL, (person.uid, person.login, digest))
     if person.plan is not None:
         _subscribe(connection, person.plan, f"demo-{person.nickname}", user=number)

@@ -1,55 +1,70 @@
-"""What a caller may be told beside the errors all of Penstock has (`core/errors.py`).
-
-Each has one HTTP status, in `api/problems.py`.
-"""
+"""Errors of the application; `api/problems.py` maps them to HTTP statuses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import NotFound, PenstockError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field of a request."""
+    """An invalid field of a request."""
 
     field: str
     reason: str
 
 
 class InvalidRequest(PenstockError):
-    """A request that can be read and cannot be meant; names the fields."""
+    """A request that is well-formed but has invalid values."""
 
     def __init__(self, detail: str, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
         self.errors = tuple(errors)
 
 
+def invalid_field(field: str, reason: str) -> InvalidRequest:
+    """`invalid_field("limit", "must be 1 to 100, got 0")`"""
+    return invalid_fields([FieldError(field, reason)])
+
+
+def invalid_fields(errors: Sequence[FieldError]) -> InvalidRequest:
+    detail = "; ".join(f"{error.field} {error.reason}" for error in errors)
+    return InvalidRequest(detail, errors)
+
+
+def require_found(found: T | None, what: str) -> T:
+    """The value, or `NotFound`; `what` names it: `hive 7`."""
+    if found is None:
+        raise NotFound(f"{what} not found")
+    return found
+
+
 class RequestConflict(PenstockError):
-    """What is asked for contradicts what there is."""
+    """The request contradicts the current state."""
 
 
 class IfMatchFailed(PenstockError):
-    """The caller has seen an older version (`If-Match`)."""
+    """The resource has changed since the ETag in `If-Match`."""
 
 
 class TooManyRequests(PenstockError):
-    """More than the caller may ask; says when to come again."""
-
     def __init__(self, detail: str, retry_after: float) -> None:
         super().__init__(detail)
-        self.retry_after = retry_after
+        self.retry_after = retry_after  #: seconds
 
 
 class UnsupportedImage(PenstockError):
-    """Not a picture, or none of the kinds we take."""
+    """Not an image, or not of an accepted format."""
 
 
 class NotConfigured(PenstockError):
-    """This installation has no such part: no broker for sensors, no payments."""
+    """A part that this installation does not have: a broker for sensors, payments."""
 
 
 class NotReady(PenstockError):
-    """Nothing to answer with at the moment; it will be there soon."""
+    """No data yet; later requests will succeed."""

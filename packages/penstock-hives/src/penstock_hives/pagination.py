@@ -1,4 +1,4 @@
-"""Where a page of a list has ended, as a caller carries it to the next."""
+"""Cursors of paged lists: the sort key of the last item, encoded as an opaque string."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from penstock_hives.errors import FieldError, InvalidRequest
+from penstock_hives.errors import InvalidRequest, invalid_field
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class CursorPage(Generic[T]):
-    """A page, and where it has ended if there is more."""
-
     items: Sequence[T]
-    next: str | None = None
+    next: str | None = None  #: None: the last page
 
 
 def paginate(found: Sequence[T], limit: int, key: Callable[[T], Sequence[Any]]) -> CursorPage[T]:
-    """Of what was looked up one more than wanted."""
+    """A page of `found`, which has one item more than the limit if there is a next page."""
     if len(found) <= limit:
         return CursorPage(found)
     items = found[:limit]
@@ -36,7 +34,7 @@ def encode_cursor(values: Sequence[Any]) -> str:
 
 
 def decode_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
-    """What was packed, if it has these types; what was never packed is refused."""
+    """The values, which must have these types."""
     if cursor is None:
         return None
     try:
@@ -49,10 +47,18 @@ def decode_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
         or len(values) != len(kinds)
         or not all(_fits(value, kind) for value, kind in zip(values, kinds, strict=True))
     ):
-        raise InvalidRequest(
-            "no such page", [FieldError("cursor", "is not one that a page has given")]
-        )
+        raise invalid_cursor()
     return values
+
+
+def decode_id(cursor: str | None) -> int | None:
+    """The cursor of a list that is sorted by id."""
+    values = decode_cursor(cursor, int)
+    return None if values is None else values[0]
+
+
+def invalid_cursor() -> InvalidRequest:
+    return invalid_field("cursor", "must be the `next` of a page")
 
 
 def _fits(value: Any, kind: type) -> bool:

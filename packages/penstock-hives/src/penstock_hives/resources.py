@@ -1,24 +1,22 @@
-"""Everything one installation of the application shares: opened as one, closed as one.
+"""Services, connections and settings of one process of the application.
 
     async with open_resources(settings, identify) as resources:
         app = create_app(resources)
 
-Nothing is connected to before it is needed: the application starts while its database or broker is
-down, says 503 to who needs them, and finds them when they are back.
+Database, cache and broker are connected on first use: the application starts without them, responds
+503 where they are needed, and reconnects when they are back.
 """
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self
 
 from penstock.core.errors import AuthenticationFailed
-from penstock.core.retry import is_transient
+from penstock_hives.alerts.service import NotificationSettingService
 from penstock_hives.analytics.service import (
     ActivityService,
     AnalyticsService,
@@ -26,7 +24,6 @@ from penstock_hives.analytics.service import (
     check_formula,
 )
 from penstock_hives.api.rate_limiter import RateLimiter, open_counters
-from penstock_hives.api.responses import PublicReads
 from penstock_hives.billing.service import PlanService
 from penstock_hives.database import DatabasePool
 from penstock_hives.deals.service import DealService
@@ -42,21 +39,21 @@ from penstock_hives.people.service import (
     InvitationService,
     UserService,
 )
-from penstock_hives.places.service import FavouriteService, HiveService, NotificationSettingService
+from penstock_hives.places.service import FavouriteService, HiveService
 from penstock_hives.sensors.broker import SensorBroker
 from penstock_hives.sensors.service import SensorCommandService, SensorReportReader, SensorService
 from penstock_hives.settings import HivesSettings
 from penstock_store import StoreUnavailable
-from penstock_store.cache import Cache, SingleFlight, open_cache
+from penstock_store.cache import Cache, StaleIfErrorCache, open_cache
 
-# The rules of the application: one class for each feature group, over the repositories.
-#
-# `Services` has all of them for one installation. Nothing here knows HTTP: endpoints, dashboards
-# and commands ask alike, each as some `Caller`.
+if TYPE_CHECKING:
+    from penstock_hives.public.reader import PublicReader
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
+    """The services of all features, for endpoints and dashboards; they know nothing of HTTP."""
+
     users: UserService
     keys: ApiKeyService
     messages: MessageService
@@ -76,7 +73,7 @@ class Services:
     activity: ActivityService
 
     @classmethod
-    def over(
+    def create(
         cls,
         settings: HivesSettings,
         pool: DatabasePool,
@@ -105,56 +102,6 @@ class Services:
         )
 
 
-# What was found out lately, remembered for a minute: never a stampede on PostgreSQL.
-#
-# However many ask for what is not remembered, it is made once. Should making it fail while an older
-# one is still at hand, that one is served. While the database is away it is tried once in a while,
-# and nobody else waits for it.
-
-T = TypeVar("T")
-
-FRESH_SECONDS: Final = 60.0
-#: How old an answer may be while no newer one can be made.
-STALE_SECONDS: Final = 600.0
-MAX_ENTRIES: Final = 10_000
-#: Between two tries of a database that was away.
-RETRY_SECONDS: Final = 2.0
-
-
-class StaleIfErrorCache:
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._flight: SingleFlight[Any] = SingleFlight()
-        self._held: OrderedDict[str, tuple[float, Any]] = OrderedDict()
-        self._away_until = float("-inf")
-
-    async def get(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        since, held = self._held.get(key, (-STALE_SECONDS, None))
-        age = self._clock() - since
-        usable = key in self._held and age < STALE_SECONDS
-        if usable and (age < FRESH_SECONDS or self._clock() < self._away_until):
-            return cast(T, held)
-        if self._clock() < self._away_until:
-            raise StoreUnavailable("the database was away a moment ago")
-
-        async def made() -> T:
-            value = await make()
-            self._held[key] = (self._clock(), value)
-            self._held.move_to_end(key)
-            if len(self._held) > MAX_ENTRIES:
-                self._held.popitem(last=False)
-            return value
-
-        try:
-            return cast(T, await self._flight.run(key, made))
-        except Exception as error:
-            if isinstance(error, StoreUnavailable):
-                self._away_until = self._clock() + RETRY_SECONDS
-            if usable and is_transient(error):
-                return cast(T, held)
-            raise
-
-
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -166,56 +113,53 @@ class Resources:
     cache: Cache
     broker: SensorBroker
     identify: IdentityVerifier
-    #: Who answers anonymous and free callers; nobody in particular, where there is none.
-    public: PublicReads | None = None
+    #: Cached reads for anonymous and free callers; None: they read from the database, too.
+    public: PublicReader | None = None
     clock: Callable[[], datetime] = utc_now
-    memory: StaleIfErrorCache = field(default_factory=StaleIfErrorCache)
+    callers: StaleIfErrorCache = field(default_factory=StaleIfErrorCache)
     services: Services = field(init=False)
     limits: RateLimiter = field(init=False)
 
     def __post_init__(self) -> None:
         given = self.settings
-        self.services = Services.over(given, self.pool, self.broker, self.clock)
+        self.services = Services.create(given, self.pool, self.broker, self.clock)
         rates = given.rate_known, given.rate_anonymous, given.rate_burst
         self.limits = RateLimiter(*rates, open_counters(given.rate_counts))
 
-    async def identified(self, authorization: str | None, key: str | None = None) -> Caller:
-        """Who a request's headers say it is from. What does not hold is refused, never passed
-        over."""
+    async def identify_caller(self, authorization: str | None, key: str | None = None) -> Caller:
+        """The caller by the headers of a request; raises `AuthenticationFailed`."""
         if authorization is not None:
-            uid = await self._vouched(authorization)
-            return self._real(await self.services.users.caller(uid))
+            uid = await self._verify_token(authorization)
+            return self._check_production(await self.services.users.caller(uid))
         if key is not None:
-            return self._real(await self.services.keys.caller(key))
+            return self._check_production(await self.services.keys.caller(key))
         return ANONYMOUS
 
-    async def recalled(self, authorization: str | None, key: str | None = None) -> Caller:
-        """The same for what anybody may read: who does not pay is known as of the last minute, so
-        that their reads do not reach the database either. While it is away, whoever is vouched for
-        is nobody in particular."""
+    async def identify_reader(self, authorization: str | None, key: str | None = None) -> Caller:
+        """The same for public reads. Callers without live access are cached for a minute, so that
+        their reads do not reach the database; while it is unavailable they are anonymous."""
         if authorization is None:
-            return await self.identified(None, key)
-        uid = await self._vouched(authorization)
+            return await self.identify_caller(None, key)
+        uid = await self._verify_token(authorization)
         find = self.services.users.caller
         try:
-            caller = await self.memory.get(f"user:{uid}", lambda: find(uid))
-            return self._real(await find(uid) if caller.fresh else caller)
+            caller = await self.callers.get(f"user:{uid}", lambda: find(uid))
+            return self._check_production(await find(uid) if caller.reads_live else caller)
         except StoreUnavailable:
             return ANONYMOUS
 
-    def _real(self, caller: Caller) -> Caller:
-        """People of the demonstration are nobody in production."""
+    def _check_production(self, caller: Caller) -> Caller:
         if self.settings.production and caller.uid in DEMO_UIDS:
             raise AuthenticationFailed(
-                f"{caller.uid} belongs to the demonstration and is refused in production: sign up"
+                f"{caller.uid} is a demonstration user, refused in production: sign up"
             )
         return caller
 
-    async def _vouched(self, authorization: str) -> str:
-        """Whose token it is."""
+    async def _verify_token(self, authorization: str) -> str:
+        """The subject of the token."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise AuthenticationFailed("Authorization should be: Bearer, and a token")
+            raise AuthenticationFailed("the header must be `Authorization: Bearer TOKEN`")
         return (await self.identify.verify(token.strip())).uid
 
 
@@ -224,7 +168,7 @@ async def open_resources(
     settings: HivesSettings,
     identify: IdentityVerifier,
     *,
-    public: PublicReads | None = None,
+    public: PublicReader | None = None,
     broker: SensorBroker | None = None,
     clock: Callable[[], datetime] = utc_now,
 ) -> AsyncIterator[Resources]:
@@ -234,6 +178,6 @@ async def open_resources(
         )
         await stack.enter_async_context(pool)
         cache = await stack.enter_async_context(open_cache(settings.cache))
-        held = broker or SensorBroker(settings.broker, settings.management)
-        stack.push_async_callback(held.close)
-        yield Resources(settings, pool, cache, held, identify, public, clock)
+        sensors = broker or SensorBroker(settings.broker, settings.management)
+        stack.push_async_callback(sensors.close)
+        yield Resources(settings, pool, cache, sensors, identify, public, clock)

@@ -1,4 +1,4 @@
-"""What an installation of the application is told, checked as a whole before anything is opened."""
+"""Settings of the hives application."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ class HivesSettings(BaseSettings):
     )
 
     database: str = "postgresql:///penstock"
-    """The PostgreSQL that is the source of truth."""
+    """The URL of PostgreSQL."""
     cache: str | None = None
-    """memcached://host:port, or nothing for a cache in the process."""
+    """memcached://host:port; without it each process has its own cache."""
     broker: str | None = None
-    """The broker sensors are configured through, mqtt:// or amqp://; without one they are not."""
+    """The broker for sensor configuration, mqtt:// or amqp://; none: sensors are not configured."""
     management: str | None = None
-    """The broker's management API with an administrator, http://user:password@host:15672."""
+    """The management API of the broker, http://admin:password@host:15672."""
     sensor_address: str = "mqtt://localhost:1883"
-    """Where sensors are told to connect."""
+    """The broker address for sensors."""
     images: Path = Field(default_factory=lambda: data_home() / "images")
-    """The folder pictures are kept in."""
+    """The folder of images."""
     lake: Path | None = None
     """The pipeline's lake, for reports of single sensors."""
     production: bool = False
-    """Whether what is for development only is refused."""
+    """Refuses everything that is for development only."""
     pool_size: int = Field(default=8, ge=1, le=100)
-    """The most connections to the database this process has."""
+    """Database connections of one process."""
     pool_wait: float = Field(default=2.0, gt=0)
-    """Seconds a request waits for a connection before it is told to come again."""
+    """Seconds a request waits for a connection; then 503."""
     statement_seconds: float = Field(default=10.0, gt=0)
-    """The longest a statement of a request may take."""
+    """Time limit of an SQL statement, in seconds."""
     image_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
-    """The largest upload of a picture."""
+    """The maximum size of an image upload."""
     body_bytes: int = Field(default=256 * 1024, ge=1024)
-    """The largest body of any other request."""
+    """The maximum size of other request bodies."""
     rate_known: float = Field(default=20.0, gt=0)
-    """Requests a second of one who has signed in, in the long run."""
+    """Requests a second of a signed-in caller."""
     rate_anonymous: float = Field(default=5.0, gt=0)
-    """The same for an address nobody has signed in from."""
+    """Requests a second of an anonymous address."""
     rate_burst: float = Field(default=10.0, ge=1)
-    """How many seconds' worth may come at once."""
+    """Seconds of requests that may arrive at once."""
     rate_counts: Path | None = None
-    """The file workers count requests in together; without one, each counts for itself."""
+    """The file in which workers share request counts; without it each worker counts alone."""

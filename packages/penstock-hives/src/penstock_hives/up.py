@@ -111,9 +111,9 @@ def _steps(shell: Shell) -> Lines:
     steps: list[tuple[str, str]] = []
     sub, amqp = f"{shell.penstock} sub", shell.url("amqp")
     if shell.addresses.get(DEMO):
-        steps.append((f"{sub} 'sensors.#'{amqp}", "what sensors send"))
+        steps.append((f"{sub} 'sensors.#'{amqp}", "sensor messages"))
     if shell.addresses.get(PIPELINE):
-        steps.append((f"{sub} 'occupancy.#'{amqp}", "how full hives are"))
+        steps.append((f"{sub} 'occupancy.#'{amqp}", "occupancy of hives"))
         mqtt = [url for url in shell.addresses.get(BROKER, ()) if url.startswith("mqtt://")]
         steps += [(f"{sub} {url} 'occupancy/#'", "over MQTT") for url in mqtt[:1]]
         status = " ".join([f"{shell.penstock} pipeline status{amqp}", *map(quote, shell.data)])
@@ -162,13 +162,13 @@ class LastBatch:
 class HivesFigures:
     """The pipeline's lag, and the fullest venues; None is unknown."""
 
-    lag: int | None = None  #: messages of the flow's streams that are not applied
+    lag: int | None = None  #: messages that are not applied yet
     batch: LastBatch | None = None
-    waiting: str = ""  #: what the pipeline waits for, if it does
+    waiting: str = ""  #: the reason if the pipeline waits
     venues: Sequence[VenueFigure] = field(default_factory=tuple)  #: the fullest
     hives: int = 0  #: venues with data
     people: int = 0  #: in all of them
-    first: VenueFigure | None = None  #: the first of a sensor that reported after the start
+    first: VenueFigure | None = None  #: the first venue with a report after the start
 
     @property
     def headline(self) -> str | None:
@@ -189,7 +189,7 @@ class HivesFigures:
 
     def draw(self, rows: int, width: int) -> list[RenderableType]:
         if not self.venues:
-            return [Text("No figure yet", style="dim")]
+            return [Text("No data yet", style="dim")]
         people = f"  {self.people:,} people in {self.hives:,} hives"
         bar = max(10, min(40, width - 58))
         table = Table.grid(padding=(0, 1))

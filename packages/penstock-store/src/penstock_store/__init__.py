@@ -1,11 +1,11 @@
-"""What lasts beside the log: PostgreSQL, embedded or by URL, and a cache in front of it.
+"""PostgreSQL, embedded or by URL; caches, HTTP serving and dashboards for applications.
 
     import penstock_store
 
     with penstock_store.open(None, data) as database:
         database.rows("SELECT id, name FROM hive")
 
-`docs/store.md` shows all of it.
+See `docs/store.md`.
 """
 
 from penstock_store.bulk_load import (

@@ -1,8 +1,9 @@
-"""Arrow columns as the bytes PostgreSQL has for them, a kind of column for each of its types.
+"""PostgreSQL's binary COPY format from Arrow columns; no connection.
 
-The format is strict: a value is sent in the type of its column there, whatever Arrow had it in. A
-column is first brought to that type, and what does not fit is refused. Values of one size come as
-a matrix of bytes, a row each; others as their lengths and all their bytes one after the other.
+A column is cast to the type of its PostgreSQL column; values that do not fit raise
+`ColumnTypeMismatch`. A row is the number of fields, then for each field its length and bytes, or -1
+for null. Rows of fixed-width columns without nulls are written as one matrix; others field by field
+at precomputed positions.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ __all__ = ["ENCODERS", "HEADER", "TRAILER", "ColumnTypeMismatch", "encode_rows"]
 
 ByteMatrix = npt.NDArray[np.uint8]
 
-#: PostgreSQL counts time from the first day of 2000.
+#: PostgreSQL's epoch is 2000-01-01.
 _EPOCH_DAYS: Final = 10_957
 _EPOCH_MICROSECONDS: Final = _EPOCH_DAYS * 86_400_000_000
 _TEXT_OID: Final = 25
 
 
 class ColumnTypeMismatch(PenstockError):
-    """A column whose values do not fit the type they are to have; names both."""
+    """Values of a column do not fit its PostgreSQL type."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedWidthColumn:
-    """Values of one size: a row of the matrix each. `valid` is None when none is null."""
+    """A row of the matrix for each value; `valid` is None without nulls."""
 
     matrix: ByteMatrix
     valid: npt.NDArray[np.bool_] | None
@@ -44,7 +45,7 @@ class FixedWidthColumn:
 
 @dataclass(frozen=True, slots=True)
 class VariableWidthColumn:
-    """Values of any size: their lengths (0 for a null one) and their bytes."""
+    """Lengths (0 for nulls) and concatenated bytes."""
 
     lengths: npt.NDArray[np.int64]
     data: ByteMatrix
@@ -55,7 +56,7 @@ EncodedColumn = FixedWidthColumn | VariableWidthColumn
 
 
 def _fixed(arrow: Any, wire: str, shift: int = 0) -> Callable[[Any], EncodedColumn]:
-    """A kind whose Arrow values are numbers underneath, in another byte order and maybe epoch."""
+    """Numbers in network byte order, shifted by the difference of epochs."""
     number = {"i2": pa.int16(), "i4": pa.int32(), "i8": pa.int64(), "f4": pa.float32()}
     plain = number.get(wire, pa.float64())
     width = int(wire[1:])
@@ -77,7 +78,7 @@ def _boolean(array: Any) -> EncodedColumn:
 def _text(array: Any) -> EncodedColumn:
     texts = array.cast(pa.large_string())
     if pc.any(pc.match_substring(texts, "\0")).as_py():
-        # The one character PostgreSQL has no place for; a message with it must not stop a batch.
+        # PostgreSQL cannot store U+0000; a message with it must not stop a batch.
         texts = pc.replace_substring(texts, "\0", "\ufffd")
     return _varying(texts.view(pa.large_binary()))
 
@@ -87,14 +88,14 @@ def _binary(array: Any) -> EncodedColumn:
 
 
 def _json(array: Any) -> EncodedColumn:
-    """`jsonb` is text after a byte that says which form of it."""
+    """`jsonb` is text after a version byte."""
     version, nothing = (pa.scalar(text, pa.large_string()) for text in ("\x01", ""))
     texts = pc.binary_join_element_wise(version, array.cast(pa.large_string()), nothing)
     return _varying(texts.view(pa.large_binary()))
 
 
 def _texts(array: Any) -> EncodedColumn:
-    """Arrays of texts: few and short, so they are put together one by one."""
+    """Text arrays, which are rare and short: encoded one by one."""
     lists = array.cast(pa.large_list(pa.large_string())).to_pylist()
     packed = [None if texts is None else _packed_texts(texts) for texts in lists]
     return _varying(pa.array(packed, pa.large_binary()))
@@ -111,7 +112,7 @@ def _packed_texts(texts: list[str | None]) -> bytes:
 
 
 def _varying(array: Any) -> EncodedColumn:
-    whole = pc.fill_null(array, b"")  # nulls may have bytes behind them: now they have none
+    whole = pc.fill_null(array, b"")  # nulls may have bytes
     _, offsets, data = whole.buffers()
     ends = np.frombuffer(offsets, np.int64)[whole.offset : whole.offset + len(whole) + 1]
     buffer = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
@@ -125,7 +126,7 @@ def _valid(array: Any) -> npt.NDArray[np.bool_] | None:
     return valid
 
 
-#: PostgreSQL's types by the names its catalogue has for them.
+#: By the type names of PostgreSQL's catalogue.
 ENCODERS: Final[dict[str, Callable[[Any], EncodedColumn]]] = {
     "bool": _boolean,
     "int2": _fixed(pa.int16(), "i2"),
@@ -146,11 +147,10 @@ ENCODERS: Final[dict[str, Callable[[Any], EncodedColumn]]] = {
 
 
 def encode_column(array: Any, name: str, kind: str) -> EncodedColumn:
-    """One column in the bytes of its PostgreSQL type."""
     convert = ENCODERS.get(kind)
     if convert is None:
         raise ColumnTypeMismatch(
-            f"column {name}: nothing is sent as {kind}; there are {', '.join(ENCODERS)}"
+            f"column {name}: type {kind} is not supported; supported are {', '.join(ENCODERS)}"
         )
     try:
         return convert(array)
@@ -160,13 +160,6 @@ def encode_column(array: Any, name: str, kind: str) -> EncodedColumn:
         ) from error
 
 
-# Columns of bytes interleaved into rows, as COPY wants them.
-#
-# A row is the number of its fields, then for each field its length and its bytes; a null field has
-# the length -1 and no bytes. Rows whose fields all have one size and are never null, which is what
-# counts are, are laid out in one go. Others are placed field by field: where each begins is known
-# beforehand.
-
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 TRAILER: Final = struct.pack(">h", -1)
 
@@ -174,7 +167,7 @@ _Indices = npt.NDArray[np.int64]
 
 
 def encode_rows(batch: Any, kinds: Sequence[str]) -> bytes:
-    """The rows of an Arrow record batch, its columns in these types of PostgreSQL's."""
+    """The rows of an Arrow record batch in these PostgreSQL types."""
     if batch.num_rows == 0:
         return b""
     columns = [
@@ -218,7 +211,7 @@ def _variable(columns: list[EncodedColumn], count: int) -> bytes:
             there = slice(None) if one.valid is None else one.valid
             _write_at(out, at[there], one.matrix[there])
         else:
-            # Each byte's place: where its value begins here, less where it begins there.
+            # Target of each byte: start of its value here minus start in the column.
             begins = np.cumsum(one.lengths) - one.lengths
             out[np.repeat(at - begins, one.lengths) + np.arange(len(one.data))] = one.data
         at = at + np.maximum(length, 0)
@@ -226,7 +219,6 @@ def _variable(columns: list[EncodedColumn], count: int) -> bytes:
 
 
 def _lengths(one: EncodedColumn, count: int) -> _Indices:
-    """What is written as each value's length."""
     plain = (
         np.full(count, one.matrix.shape[1]) if isinstance(one, FixedWidthColumn) else one.lengths
     )
@@ -240,6 +232,3 @@ def _write_at(out: ByteMatrix, at: _Indices, matrix: ByteMatrix) -> None:
 
 def _number(value: int, width: int) -> ByteMatrix:
     return np.frombuffer(value.to_bytes(width), np.uint8)
-
-
-# PostgreSQL's binary COPY format, written from Arrow: columns in, bytes out, no connection.

@@ -1,17 +1,18 @@
-"""Many rows at once: copied from Arrow into staging tables, then merged by key.
+"""Bulk loads: Arrow batches are copied into staging tables, then merged by key.
 
-In a task of Spark's:
+In a task of Spark:
 
     copy_batches(url, staging, batches, part=partition_id)
 
-and in the batch's one transaction:
+and in the transaction of the batch:
 
-    merge(connection, staging, "occupancy_5min", ["hive_id", "slot"],
-          {"entries": "target.entries + excluded.entries"})
+    merge_rows(connection, staging, "occupancy_5min", ["hive_id", "slot"],
+               {"entries": "target.entries + excluded.entries"})
 
-A task that is run again, or twice at a time, leaves its rows once. Nothing of a batch is to be
-seen before the transaction that merges it commits. Arrow is loaded with the first rows: who only
-asks a database, as a worker of the API does, is spared its forty megabytes.
+A repeated task replaces its rows. A batch becomes visible when its transaction commits, together
+with its mark in `AppliedBatches`, so a batch that Spark repeats after a crash is skipped. A staging
+table is unlogged, for one batch and target; stale ones are dropped when the flow starts again.
+Arrow (40 MB) is loaded on first use.
 """
 
 from __future__ import annotations
@@ -27,16 +28,12 @@ from psycopg.sql import SQL, Composable, Identifier, Literal
 from penstock_store.database import Connection, connect, describe_url
 from penstock_store.errors import translate_error
 
-#: Rows made into bytes at a time: large enough for NumPy, small enough for the cache.
+#: Large enough for NumPy, small enough for the CPU cache.
 _ROWS_PER_WRITE: Final = 16_384
 
 
 def copy_batches(url: str, staging: StagingTable, batches: Iterable[Any], *, part: int) -> int:
-    """Copy Arrow record batches into a staging table, over a connection of its own.
-
-    `part` is the task's partition: what an earlier run of the same one left is replaced. The
-    number of rows copied.
-    """
+    """Over a new connection; rows of an earlier run of the same part are replaced."""
     with connect(url) as connection:
         try:
             with connection.transaction():
@@ -48,10 +45,10 @@ def copy_batches(url: str, staging: StagingTable, batches: Iterable[Any], *, par
 def copy_rows(
     connection: Connection, staging: StagingTable, batches: Iterable[Any], *, part: int
 ) -> int:
-    """The same in a transaction there is already: for rows the driver has at hand."""
+    """In an existing transaction; returns the number of rows."""
     from penstock_store.binary_copy import HEADER, TRAILER, encode_rows
 
-    # One run of a part at a time; the next sees what the one before committed.
+    # One run of a part at a time.
     connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", (staging.name, part)
     )
@@ -80,12 +77,11 @@ def merge_rows(
     update: Mapping[str, str],
     where: str = "",
 ) -> int:
-    """Insert staged rows, or update those that are there. How many were inserted or changed.
+    """Insert or update the staged rows; returns the number of changed rows.
 
-    `update` gives for a column the expression it becomes: `target.x` is what is there,
-    `excluded.x` what was staged. Without any, rows that are there stay as they are. `where` is a
-    condition for updating. All of them are written in a step's code, never made from what came
-    in. A key may be staged once only.
+    `update` maps columns to expressions of `target.x` (existing) and `excluded.x` (staged); without
+    it existing rows stay. `where` is a condition of the update. Expressions must be constants of
+    the code. A key may be staged once only.
     """
     columns = SQL(", ").join(map(Identifier, staging.columns))
     changes = [SQL("{} = {}").format(Identifier(name), SQL(to)) for name, to in update.items()]
@@ -107,20 +103,20 @@ def merge_rows(
 
 
 def _slices(batches: Iterable[Any], staging: StagingTable, part: int) -> Iterator[Any]:
-    """The staged columns in their order, the part before them, a bounded number of rows each."""
+    """Batches of at most `_ROWS_PER_WRITE` rows with the part and the staged columns."""
     import pyarrow as pa
 
     from penstock_store.binary_copy import ColumnTypeMismatch
 
     for batch in batches:
-        absent = [name for name in staging.columns if name not in batch.schema.names]
-        if absent:
+        missing = [name for name in staging.columns if name not in batch.schema.names]
+        if missing:
             raise ColumnTypeMismatch(
-                f"no column {', '.join(absent)} in what is to go to {staging.target}"
+                f"the rows for {staging.target} lack the columns {', '.join(missing)}"
             )
-        chosen = batch.select(list(staging.columns))
-        for start in range(0, chosen.num_rows, _ROWS_PER_WRITE):
-            rows = chosen.slice(start, _ROWS_PER_WRITE)
+        selected = batch.select(list(staging.columns))
+        for start in range(0, selected.num_rows, _ROWS_PER_WRITE):
+            rows = selected.slice(start, _ROWS_PER_WRITE)
             parts = pa.repeat(pa.scalar(part, pa.int32()), rows.num_rows)
             yield pa.RecordBatch.from_arrays(
                 [parts, *rows.columns], names=[PART_COLUMN, *staging.columns]
@@ -128,13 +124,13 @@ def _slices(batches: Iterable[Any], staging: StagingTable, part: int) -> Iterato
 
 
 def _column_types(connection: Connection, staging: StagingTable) -> list[str]:
-    """The types of the staged columns; a domain's is the one beneath it."""
+    """Types of the staged columns; the base type of a domain."""
     found = connection.execute(
         """
         SELECT attname, kind.typname
         FROM pg_attribute
-        JOIN pg_type AS said ON said.oid = atttypid
-        JOIN pg_type AS kind ON kind.oid = coalesce(nullif(said.typbasetype, 0), said.oid)
+        JOIN pg_type AS declared ON declared.oid = atttypid
+        JOIN pg_type AS kind ON kind.oid = coalesce(nullif(declared.typbasetype, 0), declared.oid)
         WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
         """,
         (staging.identifier.as_string(connection),),
@@ -143,22 +139,15 @@ def _column_types(connection: Connection, staging: StagingTable) -> list[str]:
     return [kinds[name] for name in staging.columns]
 
 
-# Room for the rows of a batch that is on its way: a table per batch and target, unlogged.
-#
-# The driver makes it (`create_staging_table`), tasks fill it (`copy_batches`), the batch's
-# transaction merges it (`merge`) and throws it away (`drop_staging_table`). A process that died
-# leaves its tables behind; the next of the same flow sweeps them (`drop_stale_staging_tables`) when
-# it starts.
-
 STAGING_SCHEMA: Final = "staging"
-#: Says which task a row came from, so that a task that is run again replaces its rows.
+#: The part that a row belongs to.
 PART_COLUMN: Final = "_part"
 _FLOW_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 
 
 @dataclass(frozen=True, slots=True)
 class StagingTable:
-    """A staging table: small, and at home in any process."""
+    """Picklable."""
 
     name: str
     target: str
@@ -172,9 +161,9 @@ class StagingTable:
 def create_staging_table(
     connection: Connection, flow: str, batch_id: int, target: str, columns: Sequence[str]
 ) -> StagingTable:
-    """An empty staging table with some columns of the target, of the same types."""
+    """An empty staging table with columns of the target."""
     if not _FLOW_NAME.fullmatch(flow):
-        raise ValueError(f"{flow!r} is no name of a flow: up to 20 of a-z, 0-9, - and _")
+        raise ValueError(f"a flow name must have up to 20 of a-z, 0-9, - and _, got {flow!r}")
     staging = StagingTable(f"{_prefix(flow)}{batch_id}.{target}", target, tuple(columns))
     drop_staging_table(connection, staging)
     connection.execute(
@@ -193,7 +182,7 @@ def drop_staging_table(connection: Connection, staging: StagingTable) -> None:
 
 
 def drop_stale_staging_tables(connection: Connection, flow: str) -> int:
-    """Drop what a process of this flow left behind. How many tables."""
+    """Drop tables that a crashed process of the flow has left; returns their number."""
     left = connection.execute(
         SQL(
             "SELECT tablename FROM pg_tables WHERE schemaname = {} AND starts_with(tablename, {})"
@@ -209,17 +198,12 @@ def _prefix(flow: str) -> str:
     return f"{flow}."
 
 
-# Which batches are in the tables already.
-#
-# A batch's mark is made in the transaction that applies it, so either both are there or neither: a
-# process killed between the database's commit and Spark's finds the mark and skips the batch.
-
-#: Spark asks again for the last batch only; the rest are kept for people to look at.
+#: Spark repeats the last batch only; older marks are for inspection.
 MAX_MARKS: Final = 1000
 
 
 class AppliedBatches:
-    """The marks, as one transaction sees and makes them."""
+    """Marks of applied batches, in one transaction."""
 
     __slots__ = ("_connection",)
 
@@ -233,7 +217,7 @@ class AppliedBatches:
         return found.rowcount > 0
 
     def mark(self, flow: str, batch_id: int, rows: int) -> None:
-        """Say that this transaction applies the batch. Another that does so fails, or waits."""
+        """This transaction applies the batch; a concurrent one waits or fails."""
         self._connection.execute(
             "INSERT INTO pipeline_batch (flow, batch_id, rows) VALUES (%s, %s, %s)",
             (flow, batch_id, rows),

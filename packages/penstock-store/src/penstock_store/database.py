@@ -5,10 +5,9 @@
             connection.execute("UPDATE hive SET capacity = %s WHERE id = %s", (80, 7))
         database.rows("SELECT id, name FROM hive")
 
-Connections are kept for the next call and looked at before they are used again, so a server that
-was restarted in between is not noticed. One that is away is a `StoreUnavailable`; `core.retry`
-tries again. Any number of threads may share a `Database`; it does not cross into other processes:
-send them the `url`.
+Idle connections are checked before reuse, so a restart of the server in between goes unnoticed. An
+unreachable server raises `StoreUnavailable`; see `core.retry`. Threads may share a `Database`;
+other processes need the `url`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import select
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Final, Self
 
 import psycopg
@@ -30,20 +28,17 @@ from penstock_store.errors import invalid_url, translate_error
 
 Connection = psycopg.Connection[DictRow]
 Parameters = Sequence[Any] | Mapping[str, Any]
-#: Text is sent as it stands; what is put together at run time is composed (`psycopg.sql`). Values
-#: travel as parameters, always.
+#: Constant text, or composed with `psycopg.sql`; values are always parameters.
 Statement = str | SQL | Composed
 
-#: Idle connections kept. A process has few threads that talk to the database at once.
 MAX_IDLE_CONNECTIONS: Final = 4
 CONNECT_TIMEOUT_SECONDS: Final = 10
-#: No statement of ours should come near it. One that does holds locks others wait for.
 STATEMENT_TIMEOUT_SECONDS: Final = 300.0
 _CLOSED_EVENTS: Final = select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class Database:
-    """One database by URL. Nothing is connected until something is asked."""
+    """Connects on first use."""
 
     __slots__ = ("_closed", "_idle", "_lock", "_statement_seconds", "_where", "url")
 
@@ -57,7 +52,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, serializable: bool = False) -> Iterator[Connection]:
-        """All or nothing: committed at the end of the block, rolled back if it raises."""
+        """Commits at the end of the block, rolls back if it raises."""
         connection = self._take()
         try:
             if serializable:
@@ -70,7 +65,7 @@ class Database:
             self._give_back(connection)
 
     def execute(self, statement: Statement, parameters: Parameters | None = None) -> int:
-        """Run one statement in a transaction of its own. How many rows it touched."""
+        """Run one statement; returns the number of affected rows."""
         with self.transaction() as connection:
             return connection.execute(statement, parameters).rowcount
 
@@ -81,7 +76,7 @@ class Database:
             return connection.execute(statement, parameters).fetchall()
 
     def close(self) -> None:
-        """Let go of idle connections; those in use are closed when they come back."""
+        """Close idle connections now, others after their use."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -91,12 +86,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _take(self) -> Connection:
@@ -110,12 +100,11 @@ class Database:
             connection.close()
 
     def _give_back(self, connection: Connection) -> None:
-        # One that broke, or was interrupted in the middle of something, is not for others.
-        sound = connection.info.transaction_status is TransactionStatus.IDLE
-        if sound:
+        reusable = connection.info.transaction_status is TransactionStatus.IDLE
+        if reusable:
             connection.isolation_level = None
         with self._lock:
-            keep = sound and not self._closed and len(self._idle) < MAX_IDLE_CONNECTIONS
+            keep = reusable and not self._closed and len(self._idle) < MAX_IDLE_CONNECTIONS
             if keep:
                 self._idle.append(connection)
         if not keep:
@@ -123,7 +112,7 @@ class Database:
 
 
 def connect(url: str, statement_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> Connection:
-    """A connection of one's own, with our session settings; its errors have our names."""
+    """A connection with our session settings."""
     given = conninfo_to_dict(validate_url(url))
     ours = f"-c TimeZone=UTC -c statement_timeout={int(statement_seconds * 1000)}"
     settings: dict[str, Any] = {
@@ -133,7 +122,7 @@ def connect(url: str, statement_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> C
         "options": f"{ours} {given.get('options') or ''}".strip(),
     }
     try:
-        # Out of a transaction unless in `transaction()`: an idle connection holds nothing up.
+        # Autocommit: an idle connection holds no locks.
         return psycopg.Connection[DictRow].connect(
             autocommit=True, row_factory=dict_row, **settings
         )
@@ -142,22 +131,16 @@ def connect(url: str, statement_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> C
 
 
 def _is_open(connection: Connection) -> bool:
-    """Whether an idle connection still stands: a server that ended it has sent a word or an end."""
+    """A closed idle connection is readable."""
     poll = select.poll()
     poll.register(connection.fileno(), _CLOSED_EVENTS)
     return not poll.poll(0)
 
 
-# A database's URL as PostgreSQL's own library reads it, and as a person may see it.
-#
-# The embedded server's URL has its socket's directory in it (`postgresql:///penstock?host=/…`), any
-# other is what the operator wrote. Passwords stay out of every message.
-
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
 
 def validate_url(url: str) -> str:
-    """The URL, if it is one of a PostgreSQL database."""
     if not url.startswith(_SCHEMES):
         raise invalid_url(url)
     try:
@@ -168,12 +151,12 @@ def validate_url(url: str) -> str:
 
 
 def describe_url(url: str) -> str:
-    """Where it is, without who asks and how they prove it: `host:port/name`."""
+    """`host:port/name`, without user and password."""
     parts = conninfo_to_dict(url)
     host = parts.get("host") or parts.get("hostaddr") or "localhost"
     return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
 def sqlalchemy_url(url: str) -> str:
-    """The same address for Alembic, which speaks through SQLAlchemy and the same driver."""
+    """For Alembic."""
     return "postgresql+psycopg://" + url.partition("://")[2]

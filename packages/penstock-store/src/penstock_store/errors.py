@@ -1,7 +1,7 @@
-"""What can go wrong between a program and the database, by names a person can act on.
+"""Errors of the database, mapped from PostgreSQL's SQLSTATE codes.
 
-`translate_error` maps PostgreSQL's five-letter codes. Transient errors (a server that restarts, two
-conflicting transactions) are marked as such. A mistake in a statement keeps psycopg's own type.
+Transient errors (a restart, conflicting transactions) are marked as such. Errors in a statement
+keep psycopg's type.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, Pe
 
 
 class StoreUnavailable(PenstockError, ConnectionError):
-    """No database answers, or it went away in the middle: whether a commit took is unknown."""
+    """No connection, or it was lost; whether a running commit succeeded is unknown."""
 
     transient = True
 
 
 class StoreConflict(PenstockError):
-    """Another transaction was in the way (serialization, deadlock, a lock held): try again."""
+    """A conflict with another transaction: serialization, deadlock, lock."""
 
     transient = True
 
 
 class StoreTimeout(PenstockError, TimeoutError):
-    """The statement took longer than it may."""
+    """The statement exceeded its time limit."""
 
     transient = True
 
 
 class StoreFull(PenstockError):
-    """The database has no room: a full disk, or no memory or connections left."""
+    """The database has no disk space, memory or connections left."""
 
     transient = True
 
 
 class StoreNotReady(PenstockError):
-    """The database is there but not as this version needs it; says what to run."""
+    """The schema of the database does not fit this version."""
 
 
-#: PostgreSQL's codes, or their classes (the first two letters), and the name each gets here.
+#: SQLSTATE codes, or their classes (the first two letters).
 _SQLSTATES: Final[dict[str, type[PenstockError]]] = {
     "08": StoreUnavailable,
     "28": AccessRefused,
@@ -54,44 +54,45 @@ _SQLSTATES: Final[dict[str, type[PenstockError]]] = {
     "57": StoreUnavailable,
 }
 
-#: What a person can do about it, where there is something.
+#: Advice to the user.
 _ADVICE: Final[dict[str, str]] = {
-    "42P01": "is the schema there? try: penstock store migrate",
-    "53100": "the disk that holds the database is full: make room, then try again",
+    "42P01": "run: penstock store migrate",
+    "53100": "the disk of the database is full: free some space",
     "53200": "the database server is out of memory",
-    "53300": "the database takes no more connections (max_connections)",
-    "57P03": "the server is starting, or in recovery",
+    "53300": "the database has no free connections (max_connections)",
+    "57P03": "the server is starting or in recovery",
 }
 
 
 def translate_error(error: psycopg.Error, where: str) -> Exception:
-    """The error under its name here; the same error if it has none."""
+    """The error of this module; the same error if there is none."""
     code = error.sqlstate
     if code is None:
-        # Without a code it did not come from the server: the connection failed, or could not be
-        # made. Mistakes in using the driver have types of their own.
+        # Without a code the error is one of the connection, or a wrong use of the driver.
         if not isinstance(error, psycopg.OperationalError):
             return error
-        return _named(StoreUnavailable, error, f"no database at {where}: {_first_line(error)}")
+        return _named(
+            StoreUnavailable, error, f"cannot reach the database at {where}: {_first_line(error)}"
+        )
     kind = _SQLSTATES.get(code) or _SQLSTATES.get(code[:2])
     if kind is None:
         return error
-    words = _first_line(error)
+    text = _first_line(error)
     if advice := _ADVICE.get(code):
-        words = f"{words}; {advice}"
-    return _named(kind, error, f"database at {where}: {words}")
+        text = f"{text}; {advice}"
+    return _named(kind, error, f"database at {where}: {text}")
 
 
 def invalid_url(url: str) -> ConfigurationError:
     scheme = url.partition("://")[0] if "://" in url else url
     return ConfigurationError(
-        f"{scheme!r} is no database; should be postgresql://user@host:5432/name, "
-        "or nothing for the embedded one"
+        f"the database URL must be postgresql://user@host:5432/name, or none for the embedded "
+        f"database; got {scheme!r}"
     )
 
 
-def _named(kind: type[PenstockError], error: psycopg.Error, words: str) -> PenstockError:
-    named = kind(words)
+def _named(kind: type[PenstockError], error: psycopg.Error, text: str) -> PenstockError:
+    named = kind(text)
     named.__cause__ = error
     return named
 

@@ -1,10 +1,4 @@
-"""Which database: the embedded one, or whatever PostgreSQL a URL names.
-
-    with open(None, data) as database:
-        database.rows("SELECT 1")
-
-Only the URL changes when the embedded one is outgrown.
-"""
+"""`penstock_store.open`: the embedded database, or the one of a URL."""
 
 from __future__ import annotations
 
@@ -23,7 +17,7 @@ EMBEDDED_FOLDER: Final = "pg"
 
 @contextmanager
 def open(url: str | None, data: Path, *, migrated: bool = True) -> Iterator[Database]:  # noqa: A001 - store.open, as gzip.open
-    """A database for the length of the block, its schema up to date unless told otherwise."""
+    """A database for the length of the block, with its schema migrated."""
     if url is not None:
         with Database(url) as database:
             if migrated:

@@ -10,11 +10,9 @@ from penstock.cli.up.supervisor import Addresses, Part
 from penstock_store.commands.dashboards import GATES, SECTIONS
 
 DASHBOARDS: Final = "dashboards"
-#: Where people look for the dashboards; another port if it is taken.
+#: Of the dashboards; another port if it is taken.
 PORT: Final = 8080
-#: The database writes its buffers before it stops (`STOP_SECONDS` of `embedded/postmaster.py`);
-#: killed
-#: before that, `penstock store` would leave it running.
+#: More than `STOP_TIMEOUT_SECONDS` of the database.
 _DATABASE_GRACE: Final = 65.0
 
 

@@ -157,7 +157,7 @@ def test_texts_of_other_arrow_types_are_texts(url: str) -> None:
 
 
 def test_a_type_nothing_is_sent_as_is_named() -> None:
-    with pytest.raises(ColumnTypeMismatch, match="nothing is sent as polygon"):
+    with pytest.raises(ColumnTypeMismatch, match="type polygon is not supported"):
         encode_rows(pa.RecordBatch.from_pydict({"x": [1]}), ["polygon"])
 
 

@@ -181,7 +181,7 @@ def test_another_versions_directory_is_left_alone(nothing: Path) -> None:
     nothing.mkdir()
     (nothing / "PG_VERSION").write_text("16\n")
 
-    with pytest.raises(StoreNotReady, match="was made by PostgreSQL 16"):
+    with pytest.raises(StoreNotReady, match="is of PostgreSQL 16"):
         EmbeddedServer(nothing).start()
 
 
@@ -189,7 +189,7 @@ def test_a_directory_with_something_else_in_it_is_left_alone(nothing: Path) -> N
     nothing.mkdir()
     (nothing / "holiday.jpg").touch()
 
-    with pytest.raises(StoreNotReady, match="is no database"):
+    with pytest.raises(StoreNotReady, match="not a database"):
         EmbeddedServer(nothing).start()
 
 
@@ -224,7 +224,7 @@ def test_a_socket_directory_of_somebody_else_is_a_trap(grounds: Path) -> None:
     short = sockets.socket_directory(data, mine)
     try:
         short.chmod(0o777)
-        with pytest.raises(AccessRefused, match="belongs to somebody else"):
+        with pytest.raises(AccessRefused, match="belongs to another user"):
             sockets.socket_directory(data, mine)
     finally:
         short.rmdir()

@@ -42,7 +42,7 @@ class Register:
         self._reset = folder / "reset"
         self._sessions: dict[str, str] = {}
 
-    async def admit(self, name: str, password: str) -> str | None:
+    async def sign_in(self, name: str, password: str, address: str) -> str | None:
         known = PEOPLE.get(name)
         if known is None or known[0] != password:
             return None
@@ -50,19 +50,19 @@ class Register:
         self._sessions[key] = name
         return key
 
-    async def recall(self, key: str) -> DashboardUser | None:
+    async def find_user(self, key: str) -> DashboardUser | None:
         name = self._sessions.get(key)
         if name is None or self._reset.exists():
             return None
         person = PEOPLE[name][1]
         return DashboardUser(person.id, person.name) if self._revoked.exists() else person
 
-    async def dismiss(self, key: str) -> None:
+    async def sign_out(self, key: str) -> None:
         self._sessions.pop(key, None)
 
 
 async def ponds(visit: PageRequest) -> None:
-    ui.label(f"Ponds of {visit.person.name}")
+    ui.label(f"Ponds of {visit.user.name}")
 
 
 async def pond(visit: PageRequest) -> None:
@@ -86,7 +86,7 @@ SECTIONS = (
         "Water",
         (
             DashboardPage("/ponds", "Ponds", "water", ponds, "Where the water is."),
-            DashboardPage("/ponds/{name}", "Pond", "water", pond, listed=False),
+            DashboardPage("/ponds/{name}", "Pond", "water", pond, in_menu=False),
             DashboardPage("/dry", "Dry pond", "grass", dry, "Where it is not."),
         ),
     ),

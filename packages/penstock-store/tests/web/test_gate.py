@@ -54,7 +54,7 @@ def test_who_is_not_known_is_asked_and_then_sees_what_they_came_for(page: Page) 
 def test_a_page_for_another_role_is_refused_and_not_in_the_menu(page: Page) -> None:
     page.goto("/vault")
     sign_in(page, "bob", "builder")
-    expect(page.get_by_text("Not with this account")).to_be_visible()
+    expect(page.get_by_text("Not permitted")).to_be_visible()
     expect(page.get_by_text("Gold")).to_have_count(0)
     expect(page.locator("nav .p-menu-item > div")).to_have_text(["Ponds", "Dry pond"])
 
@@ -67,7 +67,7 @@ def test_a_role_that_is_taken_away_is_gone_at_the_next_click(page: Page, gated: 
     revoked.touch()
     try:
         page.reload()
-        expect(page.get_by_text("Not with this account")).to_be_visible()
+        expect(page.get_by_text("Not permitted")).to_be_visible()
     finally:
         revoked.unlink()
 

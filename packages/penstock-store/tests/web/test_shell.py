@@ -75,7 +75,7 @@ def test_a_page_that_is_not_there_says_so(page: Page) -> None:
     answer = page.goto("/nowhere")
     assert answer is not None
     assert answer.status == 404
-    expect(page.get_by_text("No page is at /nowhere.")).to_be_visible()
+    expect(page.get_by_text("There is no page at /nowhere.")).to_be_visible()
 
 
 def test_without_a_gate_downloads_are_for_everyone(shell: str) -> None:

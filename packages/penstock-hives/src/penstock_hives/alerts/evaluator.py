@@ -1,9 +1,8 @@
-"""The one place where what happens meets what people want to be told.
+"""Evaluates occupancy reports and deal events against all alert definitions.
 
-Figures and news of deals are matched with all definitions at once. What comes of it is one
-transaction: where the definitions stand now, and the notes to tell, in the outbox. Only when it is
-committed does the table in memory follow, so a process that dies between the two, or one that is
-given the same figure twice, tells nobody twice and forgets nobody.
+One transaction writes the new states of the matched definitions and their notifications, in the
+outbox. The matcher in memory follows after the commit. So a process that crashes in between, or
+receives the same report twice, sends each notification exactly once.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from penstock_hives.push.repository import Outbox
 
 log = get_logger(__name__)
 
-#: Definitions in one transaction: a popular place may turn tens of thousands at once.
+#: Definitions in one transaction: one report may match tens of thousands.
 CHUNK: Final = 2000
 
 
 class AlertEvaluator:
-    """Owned by one task: nothing here is to be called by two at a time."""
+    """For one task; not safe for concurrent calls."""
 
     def __init__(
         self,
@@ -48,209 +47,209 @@ class AlertEvaluator:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         cap: int = DAILY_CAP,
     ) -> None:
-        self.table = AlertMatcher()
+        self.matcher = AlertMatcher()
         self._pool = pool
         self._clock = clock
         self._cap = cap
 
     async def load(self) -> None:
-        """All definitions as the database has them."""
-        gone = set(self.table)
+        """Read all definitions from the database."""
+        gone = set(self.matcher)
         async with self._pool.reading() as connection:
-            async for standings in AlertRepository(connection).every():
-                for each in standings:
-                    self.table.put(each.definition, each.armed)
+            async for states in AlertRepository(connection).all():
+                for each in states:
+                    self.matcher.add(each.definition, each.armed)
                     gone.discard(each.definition.id)
-                await asyncio.sleep(0)  # others of this process have their turn
+                await asyncio.sleep(0)  # let other tasks run
         for definition in gone:
-            self.table.remove(definition)
-        log.info("alerts loaded", definitions=len(self.table))
+            self.matcher.remove(definition)
+        log.info("alerts loaded", definitions=len(self.matcher))
 
     async def refresh(self, ids: Iterable[int]) -> None:
-        """Some of them, which have changed, come or gone."""
+        """Read definitions again that were added, changed or removed."""
         wanted = set(ids)
         async with self._pool.reading() as connection:
-            found = await AlertRepository(connection).some(wanted)
+            found = await AlertRepository(connection).by_ids(wanted)
         for each in found:
-            self.table.put(each.definition, each.armed)
+            self.matcher.add(each.definition, each.armed)
         for gone in wanted - {each.definition.id for each in found}:
-            self.table.remove(gone)
+            self.matcher.remove(gone)
 
     async def catch_up(self) -> int:
-        """Judge how every hive stands: what was published while nobody listened is in it."""
+        """Evaluate the current state of all hives, which includes missed messages."""
         async with self._pool.reading() as connection:
-            figures = await AlertRepository(connection).standings()
-        return await self.judge(figures)
+            reports = await AlertRepository(connection).states()
+        return await self.evaluate(reports)
 
-    async def judge(self, figures: Iterable[OccupancyReport]) -> int:
-        """How many notes came of it."""
+    async def evaluate(self, reports: Iterable[OccupancyReport]) -> int:
+        """The number of notifications added."""
         crossings: list[ThresholdCrossing] = []
-        for figure in figures:
-            crossings += self.table.crossings(figure)
-        told = 0
+        for report in reports:
+            crossings += self.matcher.crossings(report)
+        added = 0
         for start in range(0, len(crossings), CHUNK):
-            told += await self._cross(crossings[start : start + CHUNK])
-        return told
-
-    async def judge_deals(self) -> int:
-        """The same with what has become of deals."""
-        now = self._clock()
-        async with self._pool.reading() as connection:
-            news = await AlertRepository(connection).news(now)
-        told = 0
-        for each in news:
-            told += await self._spread(each, now)
-        return told
-
-    async def _cross(self, crossings: Sequence[ThresholdCrossing]) -> int:
-        now = self._clock()
-        telling = NotificationBuilder(now, self._cap)
-        pairs = [(each.definition.id, each.figure.hive_id) for each in crossings]
-        notes, turned = [], []
-        async with self._pool.transaction() as connection:
-            repository = AlertRepository(connection)
-            known = await repository.circumstances(pairs, now)
-            for pair, crossing in zip(pairs, crossings, strict=True):
-                who = known.get(pair)
-                if who is None:
-                    continue
-                note = telling.crossing(crossing, who)
-                turned.append(_transition(crossing, now if note is not None else None))
-                if note is not None:
-                    notes.append(note)
-            await repository.turn(turned)
-            added = await Outbox(connection).put(notes)
-        for crossing in crossings:
-            self.table.turn(crossing)
+            added += await self._notify_crossings(crossings[start : start + CHUNK])
         return added
 
-    async def _spread(self, news: DealEvent, now: datetime) -> int:
-        wanted = self.table.interested(news)
-        telling = NotificationBuilder(now, self._cap)
+    async def evaluate_deals(self) -> int:
+        now = self._clock()
+        async with self._pool.reading() as connection:
+            events = await AlertRepository(connection).deal_events(now)
+        added = 0
+        for event in events:
+            added += await self._notify_deal(event, now)
+        return added
+
+    async def _notify_crossings(self, crossings: Sequence[ThresholdCrossing]) -> int:
+        now = self._clock()
+        builder = NotificationBuilder(now, self._cap)
+        pairs = [(each.definition.id, each.report.hive_id) for each in crossings]
+        notes, transitions = [], []
+        async with self._pool.transaction() as connection:
+            repository = AlertRepository(connection)
+            recipients = await repository.recipients(pairs, now)
+            for pair, crossing in zip(pairs, crossings, strict=True):
+                recipient = recipients.get(pair)
+                if recipient is None:
+                    continue
+                note = builder.crossing(crossing, recipient)
+                transitions.append(_transition(crossing, now if note is not None else None))
+                if note is not None:
+                    notes.append(note)
+            await repository.record_transitions(transitions)
+            added = await Outbox(connection).add(notes)
+        for crossing in crossings:
+            self.matcher.toggle(crossing)
+        return added
+
+    async def _notify_deal(self, event: DealEvent, now: datetime) -> int:
+        matched = self.matcher.match_deal(event)
+        builder = NotificationBuilder(now, self._cap)
         added = 0
         async with self._pool.transaction() as connection:
             repository = AlertRepository(connection)
-            if not await repository.told(news, now):
+            if not await repository.mark_announced(event, now):
                 return 0
-            for start in range(0, len(wanted), CHUNK):
-                some = {each.id: each for each in wanted[start : start + CHUNK]}
-                pairs = [(each, news.hive_id) for each in some]
-                known = await repository.circumstances(pairs, now)
-                notes = [telling.deal(some[pair[0]], news, who) for pair, who in known.items()]
-                await repository.turn([AlertTransition(*pair, True, None, now) for pair in known])
-                added += await Outbox(connection).put(notes)
+            for start in range(0, len(matched), CHUNK):
+                chunk = {each.id: each for each in matched[start : start + CHUNK]}
+                pairs = [(each, event.hive_id) for each in chunk]
+                recipients = await repository.recipients(pairs, now)
+                notes = [
+                    builder.deal(chunk[pair[0]], event, recipient)
+                    for pair, recipient in recipients.items()
+                ]
+                await repository.record_transitions(
+                    [AlertTransition(*pair, True, None, now) for pair in recipients]
+                )
+                added += await Outbox(connection).add(notes)
         return added
 
 
-def _transition(crossing: ThresholdCrossing, told_at: datetime | None) -> AlertTransition:
-    definition, figure = crossing.definition, crossing.figure
-    value = figure.percent if definition.unit == "percent" else float(figure.occupancy)
-    return AlertTransition(definition.id, figure.hive_id, not crossing.fired, value, told_at)
+def _transition(crossing: ThresholdCrossing, notified_at: datetime | None) -> AlertTransition:
+    definition, report = crossing.definition, crossing.report
+    value = report.percent if definition.unit == "percent" else float(report.occupancy)
+    return AlertTransition(definition.id, report.hive_id, not crossing.fired, value, notified_at)
 
 
-# From a match to a note: the words, and whether a device is disturbed.
-#
-# One `NotificationBuilder` is for what is told at one moment: it counts what each person has got in
-# it, so that the daily cap holds within a batch too.
-
-#: A figure that is older is no news: definitions turn by it, and nobody is told.
-NEWS: Final = timedelta(minutes=10)
-#: How long a push about a figure is worth sending.
-FRESH: Final = timedelta(minutes=15)
+#: An older report changes states without a notification.
+MAX_REPORT_AGE: Final = timedelta(minutes=10)
+#: A push about occupancy expires after this time.
+PUSH_LIFETIME: Final = timedelta(minutes=15)
 
 
 class NotificationBuilder:
+    """For the notifications of one moment; applies the daily cap within the batch too."""
+
     def __init__(self, now: datetime, cap: int) -> None:
         self._now = now
         self._cap = cap
         self._today: Counter[int] = Counter()
 
-    def crossing(self, crossing: ThresholdCrossing, who: RecipientState) -> Notification | None:
-        """None if nobody is to hear of it."""
-        definition, figure = crossing.definition, crossing.figure
-        if not crossing.fired or self._now - figure.as_of >= NEWS:
+    def crossing(
+        self, crossing: ThresholdCrossing, recipient: RecipientState
+    ) -> Notification | None:
+        definition, report = crossing.definition, crossing.report
+        if not crossing.fired or self._now - report.as_of >= MAX_REPORT_AGE:
             return None
-        decision = self._decide(definition, who, keeps=False)
+        decision = self._decide(definition, recipient, deferrable=False)
         if not decision.inbox:
             return None
-        title, body = crossing_text(definition, figure, who.hive)
+        title, body = crossing_text(definition, report, recipient.hive)
         return Notification(
             definition.user_id,
             definition.kind,
             title,
             body,
-            f"{definition.id}:{figure.hive_id}:{figure.version}",
-            f"/#/hive/{figure.hive_id}",
+            f"{definition.id}:{report.hive_id}:{report.version}",
+            f"/#/hive/{report.hive_id}",
             definition.id,
-            figure.hive_id,
-            data={"occupancy": figure.occupancy, "percent": figure.percent},
-            expires_at=self._now + FRESH,
+            report.hive_id,
+            data={"occupancy": report.occupancy, "percent": report.percent},
+            expires_at=self._now + PUSH_LIFETIME,
             push_at=decision.push_at,
             silent=not definition.inbox,
         )
 
     def deal(
-        self, definition: AlertDefinition, news: DealEvent, who: RecipientState
+        self, definition: AlertDefinition, event: DealEvent, recipient: RecipientState
     ) -> Notification:
-        decision = self._decide(definition, who, keeps=True)
-        title, body = deal_text(news)
+        decision = self._decide(definition, recipient, deferrable=True)
+        title, body = deal_text(event)
         return Notification(
             definition.user_id,
             definition.kind,
             title,
             body,
-            # One person is told once, however many definitions of theirs it meets.
-            f"{definition.user_id}:deal:{news.deal_id}:{news.mark}",
-            f"/#/deal/{news.deal_id}",
+            # One notification per user, even if several definitions match.
+            f"{definition.user_id}:deal:{event.deal_id}:{event.mark}",
+            f"/#/deal/{event.deal_id}",
             definition.id,
-            news.hive_id,
-            news.deal_id,
-            expires_at=news.expires_at,
+            event.hive_id,
+            event.deal_id,
+            expires_at=event.expires_at,
             push_at=decision.push_at,
             silent=not definition.inbox,
         )
 
     def _decide(
-        self, definition: AlertDefinition, who: RecipientState, *, keeps: bool
+        self, definition: AlertDefinition, recipient: RecipientState, *, deferrable: bool
     ) -> NotificationDecision:
-        habits = NotificationPreferences(
-            who.zone,
+        preferences = NotificationPreferences(
+            recipient.zone,
             definition.cooldown,
             definition.quiet,
             definition.push,
-            who.last_told,
-            who.told_today + self._today[who.user_id],
+            recipient.last_notified,
+            recipient.notified_today + self._today[recipient.user_id],
         )
-        decision = decide(habits, self._now, keeps=keeps, cap=self._cap)
+        decision = decide(preferences, self._now, deferrable=deferrable, cap=self._cap)
         if decision.push_at is not None:
-            self._today[who.user_id] += 1
+            self._today[recipient.user_id] += 1
         return decision
 
 
-# What somebody is told, in words.
-
-
 def crossing_text(
-    definition: AlertDefinition, figure: OccupancyReport, hive: str
+    definition: AlertDefinition, report: OccupancyReport, hive: str
 ) -> tuple[str, str]:
     """Title and body."""
     assert definition.threshold is not None
     if definition.unit is ThresholdUnit.PERCENT:
-        now = f"It is {figure.percent:.0f} % full now"
+        now = f"It is {report.percent:.0f} % full now"
         limit = f"{definition.threshold:g} %"
     else:
-        now = f"There {_people(figure.occupancy)} inside now"
+        now = f"There {_people(report.occupancy)} inside now"
         limit = f"{definition.threshold:g}"
     if definition.kind is AlertKind.OCCUPANCY_ABOVE:
         return f"{hive} is filling up", f"{now}; you wanted to know at {limit}."
     return f"{hive} has room", f"{now}; you wanted to know at {limit}."
 
 
-def deal_text(news: DealEvent) -> tuple[str, str]:
-    if news.hours is None:
-        return f"New at {news.hive}", news.title
-    left = "1 hour" if news.hours == 1 else f"{news.hours} hours"
-    return f"Ends soon at {news.hive}", f"{news.title}: {left} left."
+def deal_text(event: DealEvent) -> tuple[str, str]:
+    """Title and body."""
+    if event.hours is None:
+        return f"New at {event.hive}", event.title
+    left = "1 hour" if event.hours == 1 else f"{event.hours} hours"
+    return f"Ends soon at {event.hive}", f"{event.title}: {left} left."
 
 
 def _people(count: int) -> str:

@@ -1,9 +1,18 @@
-"""All definitions in one matcher: which of them a publication concerns.
+"""All alert definitions in one matcher, as subscriptions in the content language.
 
-A definition of occupancy is in it once, as what it waits for now (`rules.py`). Matching changes
-nothing: whoever has written down that a definition fired, or is armed again, says so with `turn`,
-and from then on it waits for the other thing. So what is in memory never runs ahead of the
-database.
+A threshold is one of two subscriptions at a time. While it is *armed* it waits for the crossing;
+after it has fired it waits for the return past its hysteresis:
+
+    [class,eq,occupancy],[hive,=,7],[percent,>=,80]      armed, fires
+    [class,eq,occupancy],[hive,=,7],[percent,<,75]       fired, arms again
+
+So a hive that stays full matches nothing, however often it reports. Deals match each event:
+
+    [class,eq,deal],[event,eq,new],[hive,=,7],[kind,eq,discount]
+    [class,eq,deal],[event,eq,expiring],[hours,=,24]
+
+Matching changes no state: `toggle` is called after the transition is committed, so memory is never
+ahead of the database. A report of a stale hive is not published: stale is not empty.
 """
 
 from __future__ import annotations
@@ -24,16 +33,14 @@ from penstock_hives.places.models import GeoPoint
 
 class _Key(NamedTuple):
     definition: int
-    part: int  #: of several subscriptions that a definition is
+    part: int  #: the index of the subscription, of definitions with several
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdCrossing:
-    """A definition has met what it waited for."""
-
     definition: AlertDefinition
-    figure: OccupancyReport
-    fired: bool  #: else it is armed again
+    report: OccupancyReport
+    fired: bool  #: False: it is armed again
 
 
 class AlertMatcher:
@@ -43,7 +50,7 @@ class AlertMatcher:
         self._matcher: Matcher[_Key] = Matcher()
         self._definitions: dict[int, AlertDefinition] = {}
         self._armed: dict[int, bool] = {}
-        self._parts: dict[int, int] = {}  #: how many subscriptions a definition is, if not one
+        self._parts: dict[int, int] = {}  #: the number of subscriptions of a deal definition
 
     def __len__(self) -> int:
         return len(self._definitions)
@@ -51,13 +58,13 @@ class AlertMatcher:
     def __iter__(self) -> Iterator[int]:
         return iter(self._definitions)
 
-    def put(self, definition: AlertDefinition, armed: bool = True) -> None:
-        """Have a definition, as it is now."""
+    def add(self, definition: AlertDefinition, armed: bool = True) -> None:
+        """Add or replace a definition."""
         self.remove(definition.id)
         self._definitions[definition.id] = definition
         if definition.kind.of_occupancy:
             self._armed[definition.id] = armed
-            self._matcher.insert(_Key(definition.id, 0), threshold_subscriptions(definition, armed))
+            self._matcher.insert(_Key(definition.id, 0), threshold_subscription(definition, armed))
             return
         wanted = deal_subscriptions(definition)
         self._parts[definition.id] = len(wanted)
@@ -65,7 +72,6 @@ class AlertMatcher:
             self._matcher.insert(_Key(definition.id, part), subscription)
 
     def remove(self, definition: int) -> None:
-        """Nothing happens if it is not there."""
         if self._definitions.pop(definition, None) is None:
             return
         if self._armed.pop(definition, None) is not None:
@@ -74,60 +80,42 @@ class AlertMatcher:
         for part in range(self._parts.pop(definition)):
             self._matcher.remove(_Key(definition, part))
 
-    def crossings(self, figure: OccupancyReport) -> list[ThresholdCrossing]:
-        """Which thresholds a figure crosses, either way."""
-        if figure.stale:
+    def crossings(self, report: OccupancyReport) -> list[ThresholdCrossing]:
+        if report.stale:
             return []
         return [
             ThresholdCrossing(
-                self._definitions[key.definition], figure, self._armed[key.definition]
+                self._definitions[key.definition], report, self._armed[key.definition]
             )
-            for key in self._matcher.match(figure.publication())
+            for key in self._matcher.match(report.publication())
         ]
 
-    def interested(self, news: DealEvent) -> list[AlertDefinition]:
-        """Whose definitions news of a deal meet."""
-        found = {key.definition for key in self._matcher.match(news.publication())}
-        wanted = (self._definitions[each] for each in sorted(found))
-        return [each for each in wanted if is_near(each, news)]
+    def match_deal(self, event: DealEvent) -> list[AlertDefinition]:
+        found = {key.definition for key in self._matcher.match(event.publication())}
+        matched = (self._definitions[each] for each in sorted(found))
+        return [each for each in matched if is_near(each, event)]
 
-    def turn(self, crossing: ThresholdCrossing) -> None:
-        """The crossing is written down: wait for the way back. A definition that has changed or
-        gone meanwhile is left as it is."""
+    def toggle(self, crossing: ThresholdCrossing) -> None:
+        """Wait for the opposite crossing, unless the definition was changed or removed."""
         definition = crossing.definition
         if self._definitions.get(definition.id) is definition:
-            self.put(definition, armed=not crossing.fired)
+            self.add(definition, armed=not crossing.fired)
 
 
-def is_near(definition: AlertDefinition, news: DealEvent) -> bool:
+def is_near(definition: AlertDefinition, event: DealEvent) -> bool:
     if definition.near is None:
         return True
-    if news.lat is None or news.lon is None:
+    if event.lat is None or event.lon is None:
         return False
-    return definition.near.holds(GeoPoint(news.lat, news.lon))
+    return definition.near.contains(GeoPoint(event.lat, event.lon))
 
-
-# A definition as subscriptions in the content language.
-#
-# A threshold is two of them, one at a time. While it is *armed* it waits for the crossing; once it
-# has fired it waits for the way back, as far as its hysteresis:
-#
-#     [class,eq,occupancy],[hive,=,7],[percent,>=,80]      armed, fires
-#     [class,eq,occupancy],[hive,=,7],[percent,<,75]       fired, arms again
-#
-# So a place that stays full matches nothing, however often it reports, and what matches is always a
-# change. Deals match as often as something happens to them:
-#
-#     [class,eq,deal],[event,eq,new],[hive,=,7],[kind,eq,discount]
-#     [class,eq,deal],[event,eq,expiring],[hours,=,24]
 
 OCCUPANCY = "occupancy"
 DEAL = "deal"
 _ATTRIBUTES = {ThresholdUnit.COUNT: "occupancy", ThresholdUnit.PERCENT: "percent"}
 
 
-def threshold_subscriptions(definition: AlertDefinition, armed: bool) -> Subscription:
-    """What a definition of occupancy waits for now."""
+def threshold_subscription(definition: AlertDefinition, armed: bool) -> Subscription:
     assert definition.hive_id is not None
     assert definition.threshold is not None
     assert definition.unit is not None
@@ -148,7 +136,7 @@ def threshold_subscriptions(definition: AlertDefinition, armed: bool) -> Subscri
 
 
 def deal_subscriptions(definition: AlertDefinition) -> list[Subscription]:
-    """Which events of deals a definition wants: one subscription for each thing it names."""
+    """One for each combination of hives, hours, kinds and types."""
     event = "expiring" if definition.kind is AlertKind.DEAL_EXPIRING else "new"
     hives: tuple[int | None, ...] = (definition.hive_id,)
     if definition.kind is AlertKind.FAVOURITE_DEAL:
@@ -185,15 +173,9 @@ def _deal(
     return Subscription(DEAL, tuple(wanted))
 
 
-# What happens, as publications: how full a hive is, and what becomes of a deal.
-#
-# A figure of a hive that nobody hears of is no news, and becomes no publication: a stale hive does
-# not read empty.
-
-
 @dataclass(frozen=True, slots=True)
 class OccupancyReport:
-    """How a hive stands, as the pipeline has published it."""
+    """The occupancy of a hive, as the pipeline publishes it."""
 
     hive_id: int
     occupancy: int
@@ -217,7 +199,7 @@ class OccupancyReport:
                 int(document["version"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise WireSyntaxError(f"no figure of a hive: {error!r}") from error
+            raise WireSyntaxError(f"invalid occupancy message: {error!r}") from error
 
     @property
     def stale(self) -> bool:
@@ -236,7 +218,7 @@ class OccupancyReport:
 
 @dataclass(frozen=True, slots=True)
 class DealEvent:
-    """Something has become of a deal: it is there, or it ends in so many hours."""
+    """A deal is new, or ends in so many hours."""
 
     deal_id: int
     hive_id: int
@@ -245,13 +227,13 @@ class DealEvent:
     kind: str
     title: str
     expires_at: datetime
-    hours: int | None = None  #: until its end; None: it is new
+    hours: int | None = None  #: until the end; None: the deal is new
     lat: float | None = None
     lon: float | None = None
 
     @property
     def mark(self) -> str:
-        """What is remembered once it has been told."""
+        """Identifies the event of a deal in table `deal_told`."""
         return "new" if self.hours is None else f"{self.hours}h"
 
     def publication(self) -> Publication:

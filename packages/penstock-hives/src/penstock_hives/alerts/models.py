@@ -1,21 +1,20 @@
-"""What somebody wants to be told, as the database has it."""
+"""Alert definitions: as the evaluator uses them, and as users edit them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, time
 from enum import StrEnum
-from typing import Final
 
 from penstock_hives.places.models import BoundingBox, GeoPoint
 
 
 class AlertKind(StrEnum):
-    OCCUPANCY_ABOVE = "occupancy_above"  #: a hive fills up to the threshold
-    OCCUPANCY_BELOW = "occupancy_below"  #: a hive empties down to it
-    DEAL_NEW = "deal_new"  #: a hive, or any, offers something
-    DEAL_EXPIRING = "deal_expiring"  #: a deal ends soon, as long before as the user has chosen
-    FAVOURITE_DEAL = "favourite_deal"  #: a favourite hive offers something
+    OCCUPANCY_ABOVE = "occupancy_above"  #: the occupancy reaches the threshold
+    OCCUPANCY_BELOW = "occupancy_below"  #: the occupancy falls to it
+    DEAL_NEW = "deal_new"  #: a new deal of a hive, or of any
+    DEAL_EXPIRING = "deal_expiring"  #: the user chooses how long before the end
+    FAVOURITE_DEAL = "favourite_deal"  #: a new deal of a favourite hive
 
     @property
     def of_occupancy(self) -> bool:
@@ -24,25 +23,23 @@ class AlertKind(StrEnum):
 
 class ThresholdUnit(StrEnum):
     COUNT = "count"
-    PERCENT = "percent"  #: of the capacity; a hive without one has no percentage, and no alert
+    PERCENT = "percent"  #: of the capacity; hives without a capacity never match
 
 
 @dataclass(frozen=True, slots=True)
 class GeoRadius:
-    """A place, and how far from it something may be."""
-
     centre: GeoPoint
     km: float
 
     def bounds(self) -> tuple[tuple[str, float, float], ...]:
-        """Attributes and what they lie between: whatever is near is inside, and little else."""
+        """The attributes of the bounding box, with their limits."""
         box = BoundingBox.around(self.centre, self.km)
         latitude = ("lat", box.south, box.north)
         if box.west > box.east:
-            return (latitude,)  # across the date line: the distance decides
+            return (latitude,)  # across the date line: only the distance decides
         return (latitude, ("lon", box.west, box.east))
 
-    def holds(self, place: GeoPoint) -> bool:
+    def contains(self, place: GeoPoint) -> bool:
         return self.centre.distance_km(place) <= self.km
 
 
@@ -56,33 +53,20 @@ class AlertDefinition:
     unit: ThresholdUnit | None = None
     hysteresis: float = 0.0
     cooldown: float = 0.0  #: seconds
-    quiet: tuple[time, time] | None = None  #: from, to, by the user's own clock
+    quiet: tuple[time, time] | None = None  #: from, to, in the user's local time
     inbox: bool = True
     push: bool = True
-    favourites: tuple[int, ...] = ()  #: hives, of a definition that follows them
+    favourites: tuple[int, ...] = ()  #: hive ids, of kind FAVOURITE_DEAL
     deal_kinds: tuple[str, ...] = ()  #: none: any
     hive_types: tuple[str, ...] = ()  #: none: any
-    expiry_hours: tuple[int, ...] = ()  #: how long before a deal ends
-    near: GeoRadius | None = None  #: deals of hives around here
-
-
-# What somebody wants to be told, by thresholds of their own.
-
-
-class NotificationKind(StrEnum):
-    OCCUPANCY_ABOVE = "occupancy_above"
-    OCCUPANCY_BELOW = "occupancy_below"
-    DEAL_NEW = "deal_new"
-    DEAL_EXPIRING = "deal_expiring"
-    FAVOURITE_DEAL = "favourite_deal"
-
-
-#: Kinds that need a hive, a threshold and a unit.
-THRESHOLDS: Final = frozenset({NotificationKind.OCCUPANCY_ABOVE, NotificationKind.OCCUPANCY_BELOW})
+    expiry_hours: tuple[int, ...] = ()  #: hours before the end of a deal
+    near: GeoRadius | None = None  #: only deals of hives around here
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationSetting:
+    """A row of `user_notification_def`, as its user edits it."""
+
     id: int
     hive_id: int | None
     kind: str

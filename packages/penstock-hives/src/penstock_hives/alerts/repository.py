@@ -1,4 +1,4 @@
-"""Definitions, where they stand, and what a verdict about them needs, as rows."""
+"""Alert definitions, their states, recipients and deal events in SQL; notification settings."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock_hives.alerts.matcher import DealEvent, OccupancyReport
-from penstock_hives.alerts.models import AlertDefinition, AlertKind, GeoRadius, ThresholdUnit
-from penstock_hives.database import Connection
+from penstock_hives.alerts.models import (
+    AlertDefinition,
+    AlertKind,
+    GeoRadius,
+    NotificationSetting,
+    ThresholdUnit,
+)
+from penstock_hives.database import Connection, insert_row, update_row
 from penstock_hives.places.models import GeoPoint
 
-#: Reminders of deals for who has not said when.
+#: Hours before its end at which a deal is announced, for users without a preference.
 EXPIRY_HOURS: Final = (24, 2)
-_READ_AT_ONCE: Final = 5000
+_READ_BATCH: Final = 5000
 
 _DEFINITIONS: Final = """
     SELECT d.id, d.user_id, d.kind, d.hive_id, d.threshold, d.unit, d.hysteresis, d.cooldown_s,
@@ -38,10 +44,10 @@ _STATES: Final = """
     SELECT s.hive_id, s.occupancy, s.percent, s.level, s.quality, s.as_of, s.version
     FROM hive_status s JOIN hive h ON h.id = s.hive_id AND h.status = 'active'
 """
-#: Locked so that none goes before what is written about it is.
+#: Locked, so that no row is deleted before the transaction has written its notifications.
 _RECIPIENTS: Final = """
     SELECT d.id, d.user_id, h.id AS hive_id, h.name AS hive, u.time_zone AS zone,
-           s.last_fired_at AS last_told, coalesce(told.notes, 0) AS told_today
+           s.last_fired_at AS last_notified, coalesce(sent.notes, 0) AS notified_today
     FROM unnest(%(ids)s::bigint[], %(hives)s::bigint[]) AS given (id, hive_id)
     JOIN user_notification_def d ON d.id = given.id AND d.enabled
     JOIN app_user u ON u.id = d.user_id AND u.deleted_at IS NULL
@@ -52,7 +58,7 @@ _RECIPIENTS: Final = """
         WHERE n.user_id = u.id
           AND n.created_at >= date_trunc('day', %(now)s::timestamptz, u.time_zone)
           AND EXISTS (SELECT FROM notification_delivery WHERE notification_id = n.id)
-    ) told ON true
+    ) sent ON true
     FOR KEY SHARE OF d, h
 """
 _STATE: Final = """
@@ -65,7 +71,7 @@ _STATE: Final = """
         last_value = coalesce(excluded.last_value, held.last_value),
         last_fired_at = coalesce(excluded.last_fired_at, held.last_fired_at)
 """
-_NEWS: Final = """
+_DEAL_EVENTS: Final = """
     WITH marks AS (
         SELECT NULL::integer AS hours, 'new' AS mark
         UNION SELECT hours, hours || 'h'
@@ -87,14 +93,14 @@ _NEWS: Final = """
                       WHERE told.deal_id = deal.id AND told.mark = marks.mark)
     ORDER BY deal.id, marks.hours DESC
 """
-_TOLD: Final = """
+_MARK_ANNOUNCED: Final = """
     INSERT INTO deal_told (deal_id, mark, at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AlertState:
-    """A definition, and whether it waits for the crossing or for the way back."""
+    """A definition; armed: it waits for the crossing, else for the return past the hysteresis."""
 
     definition: AlertDefinition
     armed: bool
@@ -102,74 +108,72 @@ class AlertState:
 
 @dataclass(frozen=True, slots=True)
 class RecipientState:
-    """Of somebody who is about to be told something of a hive."""
-
     user_id: int
     hive: str
     zone: str
-    last_told: datetime | None
-    told_today: int
+    last_notified: datetime | None
+    notified_today: int
 
 
 @dataclass(frozen=True, slots=True)
 class AlertTransition:
-    """What is to be remembered of a definition and a hive."""
+    """The new state of a definition for a hive."""
 
     definition_id: int
     hive_id: int
     armed: bool
     value: float | None
-    told_at: datetime | None  #: None: as it was
+    notified_at: datetime | None  #: None: unchanged
 
 
 class AlertRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def every(self) -> AsyncIterator[list[AlertState]]:
-        """All that are enabled, so many at a time."""
+    async def all(self) -> AsyncIterator[list[AlertState]]:
+        """All enabled definitions, in batches."""
         after = 0
-        while rows := await self._read(_ALL, {"after": after, "limit": _READ_AT_ONCE}):
+        while rows := await self._read(_ALL, {"after": after, "limit": _READ_BATCH}):
             yield rows
             after = rows[-1].definition.id
 
-    async def some(self, ids: Collection[int]) -> list[AlertState]:
+    async def by_ids(self, ids: Collection[int]) -> list[AlertState]:
         return await self._read(_SOME, {"ids": list(ids)})
 
-    async def standings(self) -> list[OccupancyReport]:
-        """How every hive stands."""
+    async def states(self) -> list[OccupancyReport]:
+        """The current occupancy of every hive."""
         rows = await (await self._connection.execute(_STATES)).fetchall()
         return [OccupancyReport(**row) for row in rows]
 
-    async def circumstances(
+    async def recipients(
         self, pairs: Sequence[tuple[int, int]], now: datetime
     ) -> dict[tuple[int, int], RecipientState]:
-        """By definition and hive; those that have gone meanwhile are left out."""
+        """By definition and hive; deleted ones are left out."""
         ids, hives = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         given = {"ids": ids, "hives": hives, "now": now}
         rows = await (await self._connection.execute(_RECIPIENTS, given)).fetchall()
         return {(row.pop("id"), row.pop("hive_id")): RecipientState(**row) for row in rows}
 
-    async def turn(self, turned: Sequence[AlertTransition]) -> None:
+    async def record_transitions(self, transitions: Sequence[AlertTransition]) -> None:
         given = {
-            "ids": [each.definition_id for each in turned],
-            "hives": [each.hive_id for each in turned],
-            "armed": [each.armed for each in turned],
-            "values": [each.value for each in turned],
-            "fired": [each.told_at for each in turned],
+            "ids": [each.definition_id for each in transitions],
+            "hives": [each.hive_id for each in transitions],
+            "armed": [each.armed for each in transitions],
+            "values": [each.value for each in transitions],
+            "fired": [each.notified_at for each in transitions],
         }
         await self._connection.execute(_STATE, given)
 
-    async def news(self, now: datetime) -> list[DealEvent]:
-        """What has become of deals and nobody was told."""
+    async def deal_events(self, now: datetime) -> list[DealEvent]:
+        """Events of deals that were not announced yet."""
         given = {"now": now, "hours": list(EXPIRY_HOURS)}
-        rows = await (await self._connection.execute(_NEWS, given)).fetchall()
+        rows = await (await self._connection.execute(_DEAL_EVENTS, given)).fetchall()
         return [DealEvent(**row) for row in rows]
 
-    async def told(self, news: DealEvent, now: datetime) -> bool:
-        """Whether nobody else has told it meanwhile."""
-        given = (news.deal_id, news.mark, now)
-        return (await self._connection.execute(_TOLD, given)).rowcount == 1
+    async def mark_announced(self, event: DealEvent, now: datetime) -> bool:
+        """False if another process has announced the event."""
+        given = (event.deal_id, event.mark, now)
+        return (await self._connection.execute(_MARK_ANNOUNCED, given)).rowcount == 1
 
     async def _read(self, statement: str, given: Mapping[str, Any]) -> list[AlertState]:
         rows = await (await self._connection.execute(statement, given)).fetchall()
@@ -198,3 +202,48 @@ def _definition(row: Mapping[str, Any]) -> AlertDefinition:
         EXPIRY_HOURS if row["expiry_hours"] is None else tuple(row["expiry_hours"]),
         near,
     )
+
+
+_SETTING: Final = """
+    id, hive_id, kind, threshold, unit, hysteresis, cooldown_s, quiet_from, quiet_to, channels,
+    enabled, created_at, updated_at
+"""
+
+
+class NotificationSettingRepository:
+    """Table `user_notification_def`; changes are published on channel `notification_def`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def of_user(self, user: int) -> list[NotificationSetting]:
+        statement = f"""
+            SELECT {_SETTING} FROM user_notification_def WHERE user_id = %s ORDER BY id
+        """
+        found = await self._connection.execute(statement, (user,))
+        return [_setting(row) async for row in found]
+
+    async def get(
+        self, user: int, number: int, *, lock: bool = False
+    ) -> NotificationSetting | None:
+        statement = f"""
+            SELECT {_SETTING} FROM user_notification_def WHERE id = %s AND user_id = %s
+            {"FOR UPDATE" if lock else ""}
+        """
+        row = await (await self._connection.execute(statement, (number, user))).fetchone()
+        return None if row is None else _setting(row)
+
+    async def add(self, user: int, values: Mapping[str, Any]) -> int:
+        given = {**values, "user_id": user}
+        return await insert_row(self._connection, "user_notification_def", given)
+
+    async def change(self, number: int, values: Mapping[str, Any]) -> None:
+        await update_row(self._connection, "user_notification_def", number, values)
+
+    async def remove(self, user: int, number: int) -> bool:
+        statement = "DELETE FROM user_notification_def WHERE id = %s AND user_id = %s"
+        return (await self._connection.execute(statement, (number, user))).rowcount == 1
+
+
+def _setting(row: Mapping[str, Any]) -> NotificationSetting:
+    return NotificationSetting(**{**row, "channels": tuple(row["channels"])})

@@ -1,9 +1,9 @@
-"""The process of alerts: hears figures and changes, has them judged, and sends what came of it.
+"""The process of alerts: receives occupancy and changes, evaluates them, sends the notifications.
 
-One task owns the evaluator. Others only leave word for it: a figure replaces an older one of the
-same hive, a definition that changed is noted by its id, so what waits is bounded by what there is.
-Once a minute, and whenever a connection was made anew, all hives are judged as they stand:
-whatever was missed is in that, for a figure says how a place stands and never a difference.
+One task owns the evaluator. Other tasks only add to its input: a report replaces an older one of
+the same hive, a changed definition is noted by its id, so the input is bounded. Once a minute, and
+after each reconnect, the current state of all hives is evaluated. That covers missed messages,
+because a report is a state and not a difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from psycopg.sql import SQL, Identifier
 
 from penstock.core.errors import WireSyntaxError
 from penstock.core.logs import get_logger
-from penstock.core.retry import is_transient
+from penstock.core.retry import RetryPolicy, is_transient
 from penstock_hives.alerts.evaluator import AlertEvaluator
 from penstock_hives.alerts.matcher import OccupancyReport
 from penstock_hives.database import DatabasePool
@@ -32,16 +32,16 @@ from penstock_store.database import describe_url
 
 log = get_logger(__name__)
 
-#: All hives as they stand, and deals that are due, so often, in seconds.
+#: Between two evaluations of all hives and deals.
 POLL_SECONDS: Final = 60.0
-RETRY_SECONDS: Final = 2.0
+_RETRY: Final = RetryPolicy.fixed(2.0)
 DEFINITIONS: Final = "notification_def"
 DEALS: Final = "deal"
 DELIVERIES: Final = "notification_delivery"
 
 
 class AlertWorker:
-    """Owned by one task: cancel `run` to end it."""
+    """Cancel `run` to end it."""
 
     def __init__(
         self,
@@ -51,77 +51,76 @@ class AlertWorker:
         brokers: Sequence[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.ready = asyncio.Event()  #: definitions are loaded, hives were judged once
+        self.ready = asyncio.Event()  #: definitions are loaded and hives were evaluated once
         self._evaluator = evaluator
         self._sender = sender
         self._database = database
         self._brokers = brokers
         self._clock = clock
-        self._woken = asyncio.Event()
-        self._figures: dict[int, OccupancyReport] = {}
+        self._wake_up = asyncio.Event()
+        self._reports: dict[int, OccupancyReport] = {}
         self._changed: set[int] = set()
         self._reload = True
-        self._look_at = 0.0
+        self._poll_at = 0.0
 
     async def run(self) -> None:
         channels = (DEFINITIONS, DEALS, DELIVERIES)
-        listener = NotifyListener(self._database, channels, self._word, self._connected)
+        listener = NotifyListener(self._database, channels, self._on_notify, self._on_connect)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run(), name="listener")
             tasks.create_task(self._sender.run(), name="sender")
             if self._brokers:
                 tasks.create_task(
-                    OccupancySubscriber(self._brokers, self._heard).run(), name="figures"
+                    OccupancySubscriber(self._brokers, self._on_occupancy).run(), name="occupancy"
                 )
-            tasks.create_task(self._judge(), name="evaluator")
+            tasks.create_task(self._evaluate(), name="evaluator")
 
-    def _heard(self, document: Any) -> None:
+    def _on_occupancy(self, document: Any) -> None:
         try:
-            figure = OccupancyReport.of(document)
+            report = OccupancyReport.of(document)
         except WireSyntaxError as error:
-            log.warning("no figure", reason=str(error))
+            log.warning("occupancy message invalid", reason=str(error))
             return
-        known = self._figures.get(figure.hive_id)
-        if known is None or known.version < figure.version:
-            self._figures[figure.hive_id] = figure
-            self._woken.set()
+        known = self._reports.get(report.hive_id)
+        if known is None or known.version < report.version:
+            self._reports[report.hive_id] = report
+            self._wake_up.set()
 
-    def _word(self, channel: str, payload: str) -> None:
+    def _on_notify(self, channel: str, payload: str) -> None:
         if channel == DELIVERIES:
             self._sender.wake()
             return
         if channel == DEFINITIONS and payload.isdecimal():
             self._changed.add(int(payload))
         else:
-            self._look_at = 0.0
-        self._woken.set()
+            self._poll_at = 0.0
+        self._wake_up.set()
 
-    def _connected(self) -> None:
-        """What was said before is unknown: everything anew."""
+    def _on_connect(self) -> None:
+        """Notifications may have been missed: read everything again."""
         self._reload = True
-        self._look_at = 0.0
+        self._poll_at = 0.0
         self._sender.wake()
-        self._woken.set()
+        self._wake_up.set()
 
-    async def _judge(self) -> None:
+    async def _evaluate(self) -> None:
         while True:
-            self._woken.clear()
+            self._wake_up.clear()
             try:
-                await self._round()
-                pause = max(0.0, self._look_at - self._clock())
+                await self._evaluate_input()
+                pause = max(0.0, self._poll_at - self._clock())
             except Exception as error:
                 if not is_transient(error):
                     raise
-                log.warning("alerts wait", reason=str(error))
+                log.warning("alert evaluation failed", reason=str(error))
                 self._reload = True
-                self._look_at = 0.0
-                await asyncio.sleep(RETRY_SECONDS)
+                self._poll_at = 0.0
+                await asyncio.sleep(_RETRY.delay(1))
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), pause)
+                await asyncio.wait_for(self._wake_up.wait(), pause)
 
-    async def _round(self) -> None:
-        """What has been left word of, and what is due."""
+    async def _evaluate_input(self) -> None:
         if self._reload:
             self._reload = False
             self._changed.clear()
@@ -129,25 +128,19 @@ class AlertWorker:
         if self._changed:
             changed, self._changed = self._changed, set()
             await self._evaluator.refresh(changed)
-        if self._figures:
-            figures, self._figures = self._figures, {}
-            await self._evaluator.judge(figures.values())
-        if self._clock() >= self._look_at:
-            self._look_at = self._clock() + POLL_SECONDS
+        if self._reports:
+            reports, self._reports = self._reports, {}
+            await self._evaluator.evaluate(reports.values())
+        if self._clock() >= self._poll_at:
+            self._poll_at = self._clock() + POLL_SECONDS
             await self._evaluator.catch_up()
-            await self._evaluator.judge_deals()
+            await self._evaluator.evaluate_deals()
             self.ready.set()
 
 
-# Word of changes from the database, as they are committed (LISTEN/NOTIFY).
-#
-# What was said while there was no connection is lost: `connected` is called each time there is one
-# again, and whoever keeps a copy of something reads all of it then.
-
-RECONNECT_SECONDS: Final = 2.0
 CONNECT_SECONDS: Final = 10
-#: A server that vanished without a word is noticed within a minute.
-_ALIVE: Final[dict[str, Any]] = {
+#: A dead server is detected within a minute.
+_KEEPALIVE: Final[dict[str, Any]] = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -155,19 +148,23 @@ _ALIVE: Final[dict[str, Any]] = {
 
 
 class NotifyListener:
-    """One connection that listens. Owned by one task: cancel `run` to end it."""
+    """LISTEN on one connection; cancel `run` to end it.
+
+    Notifications during an outage are lost: `on_connect` is called after each reconnect, so that
+    the owner can read its data again.
+    """
 
     def __init__(
         self,
         url: str,
         channels: Sequence[str],
-        heard: Callable[[str, str], None],
-        connected: Callable[[], None],
+        on_notify: Callable[[str, str], None],
+        on_connect: Callable[[], None],
     ) -> None:
         self._url = url
         self._channels = channels
-        self._heard = heard
-        self._connected = connected
+        self._on_notify = on_notify
+        self._on_connect = on_connect
 
     async def run(self) -> None:
         while True:
@@ -175,25 +172,25 @@ class NotifyListener:
                 await self._listen()
             except psycopg.OperationalError as error:
                 reason = str(error).partition("\n")[0]
-                log.warning("no word from the database", at=describe_url(self._url), reason=reason)
-            await asyncio.sleep(RECONNECT_SECONDS)
+                log.warning(
+                    "notify listener disconnected", at=describe_url(self._url), reason=reason
+                )
+            await asyncio.sleep(_RETRY.delay(1))
 
     async def _listen(self) -> None:
         async with await psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, **_ALIVE
+            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, **_KEEPALIVE
         ) as connection:
             for channel in self._channels:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
-            self._connected()
+            self._on_connect()
             async for notice in connection.notifies():
-                self._heard(notice.channel, notice.payload)
+                self._on_notify(notice.channel, notice.payload)
 
 
-# The process of alerts, put together: evaluator, sender, and what they listen to.
-
-#: Connections: one judges, the others say what became of pushes.
+#: One for the evaluator, the others for the results of pushes.
 CONNECTIONS: Final = 6
-#: A transaction may turn two thousand definitions.
+#: A transaction may change two thousand definitions.
 STATEMENT_SECONDS: Final = 60.0
 
 
@@ -206,7 +203,7 @@ async def open_alert_worker(
     production: bool = False,
     channels: Mapping[str, PushChannel] | None = None,
 ) -> AsyncIterator[AlertWorker]:
-    """One to `run`. Without brokers hives are judged once a minute, by the database."""
+    """A worker to `run`. Without brokers it evaluates the database once a minute."""
     reached = open_channels(settings, production=production) if channels is None else channels
     async with DatabasePool(database, CONNECTIONS, 10.0, STATEMENT_SECONDS) as pool:
         sender = PushSender(pool, reached)

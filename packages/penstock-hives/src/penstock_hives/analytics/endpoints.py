@@ -20,12 +20,12 @@ from penstock_hives.analytics.models import (
     PeriodSummary,
     Popularity,
     PopularityDays,
-    PopularityMeasure,
+    PopularQuery,
     PreferenceShift,
     SeriesBucket,
     SeriesPoint,
 )
-from penstock_hives.api.dependencies import Reader, ResourcesDep, ServicesDep, require_permission
+from penstock_hives.api.dependencies import Reader, ServicesDep, require_permission
 from penstock_hives.api.fields import (
     FirstDay,
     LastDay,
@@ -35,15 +35,16 @@ from penstock_hives.api.fields import (
     RequestPart,
     ShortText,
     Timestamp,
+    check_days,
     check_span,
     fields_set,
-    whole_days,
 )
 from penstock_hives.api.idempotency import IdempotentRoute
-from penstock_hives.api.responses import PUBLIC, IfMatch, Limit, etag_response, read_from_cache
+from penstock_hives.api.responses import PUBLIC, IfMatch, Limit, PublicRoute, etag_response
 from penstock_hives.people.permissions import AppPermission, Caller
 
 router = APIRouter(route_class=IdempotentRoute, tags=["analytics"])
+public_router = APIRouter(route_class=PublicRoute, tags=["analytics"])
 
 Analyst = Annotated[Caller, Depends(require_permission(AppPermission.READ_ANALYTICS))]
 Definer = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_METRICS))]
@@ -100,7 +101,7 @@ async def kpis(
     caller: Analyst, services: ServicesDep, hive: Hives, begin: FirstDay, end: LastDay
 ) -> list[Kpi]:
     """Visits, mean occupancy, peak hour and coverage of each day."""
-    whole_days(begin, end)
+    check_days(begin, end)
     return await services.analytics.kpis(caller, hive, begin, end)
 
 
@@ -109,7 +110,7 @@ async def compare_hives(
     caller: Analyst, services: ServicesDep, hive: Hives, begin: FirstDay, end: LastDay
 ) -> list[PeriodSummary]:
     """The same days at several hives."""
-    whole_days(begin, end)
+    check_days(begin, end)
     return await services.analytics.compare_hives(caller, hive, begin, end)
 
 
@@ -135,8 +136,8 @@ async def compare_periods(
     after_to: date,
 ) -> PeriodComparison:
     """The same hive before and after a change, in periods of your choice."""
-    whole_days(before_from, before_to)
-    whole_days(after_from, after_to)
+    check_days(before_from, before_to)
+    check_days(after_from, after_to)
     return await services.analytics.compare_periods(
         caller, hive, (before_from, before_to), (after_from, after_to)
     )
@@ -148,19 +149,12 @@ async def demographics(hive: PathId, caller: Analyst, services: ServicesDep) -> 
     return await services.analytics.demographics(caller, hive)
 
 
-@router.get("/popular", response_model=list[Popularity])
+@public_router.get("/popular", response_model=list[Popularity])
 async def popular_hives(
-    request: Request,
-    caller: Reader,
-    context: ResourcesDep,
-    window_days: PopularityDays = PopularityDays.WEEK,
-    by: PopularityMeasure = PopularityMeasure.ALL,
-    limit: Limit = 20,
+    request: Request, caller: Reader, services: ServicesDep, query: Annotated[PopularQuery, Query()]
 ) -> Response:
     """The most popular hives by views, searches, favourites and visits, or by one of them."""
-    if (answer := await read_from_cache(context.public, caller, request)) is not None:
-        return answer
-    found = await context.services.analytics.popular(window_days, by, limit)
+    found = await services.analytics.popular(query.window_days, query.by, query.limit)
     return etag_response(request, found, PUBLIC)
 
 
@@ -231,5 +225,5 @@ async def remove_metric(metric: PathId, caller: Definer, services: ServicesDep) 
 async def metric_values(
     metric: PathId, caller: Analyst, services: ServicesDep, begin: FirstDay, end: LastDay
 ) -> list[MetricValue]:
-    whole_days(begin, end)
+    check_days(begin, end)
     return await services.metrics.values(caller, metric, begin, end)

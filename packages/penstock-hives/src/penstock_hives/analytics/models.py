@@ -8,6 +8,10 @@ from datetime import date, datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from pydantic import Field
+
+from penstock_hives.queries import PublicQuery
+
 
 class SeriesBucket(StrEnum):
     """Buckets of a series, in local time."""
@@ -139,6 +143,12 @@ class PopularityMeasure(StrEnum):
         return (0 if self is PopularityMeasure.ALL else -getattr(each, self)), each.rank
 
 
+class PopularQuery(PublicQuery):
+    window_days: PopularityDays = PopularityDays.WEEK
+    by: PopularityMeasure = PopularityMeasure.ALL
+    limit: int = Field(default=20, ge=1, le=100)
+
+
 @dataclass(frozen=True, slots=True)
 class PreferenceShift:
     hive_type: str
@@ -162,29 +172,6 @@ class Usage:
     searches: tuple[NamedCount, ...]
     hives: tuple[NamedCount, ...]
     favourites: tuple[NamedCount, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackDay:
-    """Feedback on a hive on a local day, scored nightly."""
-
-    hive_id: int
-    day: date
-    messages: int
-    positive: int
-    negative: int
-    sentiment: float  #: between -1 and 1
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackSummary:
-    hive_id: int | None
-    messages: int
-    positive: int
-    neutral: int
-    negative: int
-    unread: int
-    mean_sentiment: float | None
 
 
 @dataclass(frozen=True, slots=True)

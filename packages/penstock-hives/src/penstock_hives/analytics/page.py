@@ -23,25 +23,25 @@ from penstock_store.dashboard.pages import PageRequest
 _INSIGHTS = 6
 
 
-async def draw_overview(office: DashboardContext, visit: PageRequest) -> None:
+async def draw_overview(context: DashboardContext, visit: PageRequest) -> None:
     ui.add_head_html(components.STYLES)
-    desk = await office.desk(visit)
-    now = office.resources.clock()
+    view = await context.account_view(visit)
+    now = context.resources.clock()
     with ui.element("div").classes("h-head"):
-        components.choose_account(desk, "/hives")
-    if not desk.hives:
+        components.choose_account(view, "/hives")
+    if not view.hives:
         components.empty_state(
             "storefront", "No hives yet", "Open one through the API, then fit a sensor."
         )
         return
     statuses = {
-        hive.id: await current_occupancy(office, desk.caller, hive.id) for hive in desk.hives
+        hive.id: await current_occupancy(context, view.caller, hive.id) for hive in view.hives
     }
-    await _figures(office, desk, now, statuses)
+    await _figures(context, view, now, statuses)
     with components.card("Now", "Live occupancy."):
         gauges = {}
         with components.table(["Place", "Inside", "As of"]) as table:
-            for hive in desk.hives:
+            for hive in view.hives:
                 found = statuses[hive.id]
                 with table.row() as row:
                     with row.cell():
@@ -52,39 +52,39 @@ async def draw_overview(office: DashboardContext, visit: PageRequest) -> None:
                         ui.label(components.ago_text(found.as_of if found else None, now)).classes(
                             "p-muted p-small"
                         )
-        follow_live(office, gauges)
-    account = desk.account.id
-    insights = await office.services.analytics.insights(desk.caller, account, None, _INSIGHTS)
+        follow_live(context, gauges)
+    account = view.account.id
+    insights = await context.services.analytics.insights(view.caller, account, None, _INSIGHTS)
     draw_insights(insights)
 
 
 async def _figures(
-    office: DashboardContext,
-    desk: AccountView,
+    context: DashboardContext,
+    view: AccountView,
     now: datetime,
     statuses: dict[int, Occupancy | None],
 ) -> None:
-    analytics = office.services.analytics
+    analytics = context.services.analytics
     end = now.date() + timedelta(days=1)
-    kpis = await analytics.kpis(desk.caller, desk.numbers, end - timedelta(days=8), end)
+    kpis = await analytics.kpis(view.caller, view.hive_ids, end - timedelta(days=8), end)
     series = await analytics.series(
-        desk.caller,
-        desk.numbers,
+        view.caller,
+        view.hive_ids,
         now - timedelta(hours=26),
         now + timedelta(hours=1),
         SeriesBucket.HOUR,
     )
-    local = {hive.id: f"{now.astimezone(ZoneInfo(hive.time_zone)):%Y-%m-%d}" for hive in desk.hives}
+    local = {hive.id: f"{now.astimezone(ZoneInfo(hive.time_zone)):%Y-%m-%d}" for hive in view.hives}
     today = sum(each.entries for each in series if local_day(each.bucket) == local[each.hive_id])
     fresh = [each for each in statuses.values() if each is not None and each.quality != "stale"]
-    stale = len(desk.hives) - len(fresh)
+    stale = len(view.hives) - len(fresh)
     with components.figures():
         components.figure(f"{sum(each.occupancy for each in fresh):,}", "people inside now")
         components.figure(f"{today:,}", "visitors today")
         components.figure(f"{sum(kpi.visits for kpi in kpis):,}", "visits in seven days")
         components.figure(components.number_text(_mean(kpis), "%"), "mean occupancy, open hours")
         components.figure(_busiest(kpis), "busiest hour")
-        components.figure(f"{stale} of {len(desk.hives)}", "places without data")
+        components.figure(f"{stale} of {len(view.hives)}", "places without data")
 
 
 def draw_insights(insights: list[Insight]) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from psycopg.types.json import Jsonb
 
-from penstock_hives import database
 from penstock_hives.analytics.models import (
     AccountMetric,
     Demographics,
@@ -26,7 +25,7 @@ from penstock_hives.analytics.models import (
     SeriesPoint,
     Usage,
 )
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, insert_row, update_row
 
 _LOCAL: Final = "o.slot AT TIME ZONE h.time_zone"
 #: Local time of an hour in each kind of bucket.
@@ -188,17 +187,10 @@ class MetricRepository:
         return None if row is None else AccountMetric(**row)
 
     async def add(self, values: Mapping[str, Any]) -> int:
-        sent = database.sent(values)
-        row = await (
-            await self._connection.execute(database.insert("custom_metric", sent), sent)
-        ).fetchone()
-        assert row is not None
-        return int(row["id"])
+        return await insert_row(self._connection, "custom_metric", values)
 
     async def change(self, metric: int, values: Mapping[str, Any]) -> None:
-        if values:
-            sent = database.sent(values)
-            await self._connection.execute(database.update("custom_metric", sent, metric), sent)
+        await update_row(self._connection, "custom_metric", metric, values)
 
     async def remove(self, metric: int) -> None:
         await self._connection.execute("DELETE FROM custom_metric WHERE id = %s", (metric,))

@@ -1,8 +1,7 @@
-"""The application as one ASGI callable: routers, errors, limits, and what it says of itself.
+"""The API as an ASGI application: routers, problems, request size limit, OpenAPI and its page.
 
-Routers are listed, not discovered. Beside requests it has two periodic_tasks: what sensors are to
-be told and the broker was not there for (`Commands.tend`), and files of pictures nobody has any
-more.
+Beside requests it runs maintenance: delivery of sensor commands that the broker did not take, and
+deletion of image files without an image.
 """
 
 from __future__ import annotations
@@ -28,22 +27,13 @@ from penstock_hives.alerts import endpoints as alerts
 from penstock_hives.analytics import endpoints as analytics
 from penstock_hives.api.openapi import install_openapi, render_docs
 from penstock_hives.api.problems import PROBLEMS
-from penstock_hives.billing import endpoints as payments
+from penstock_hives.billing import endpoints as billing
 from penstock_hives.deals import endpoints as deals
 from penstock_hives.identity import endpoints as identity
 from penstock_hives.images import endpoints as images
 from penstock_hives.messages import endpoints as messages
-from penstock_hives.people import endpoints as accounts
 from penstock_hives.people import endpoints as people
-from penstock_hives.places import (
-    endpoints as hive_settings,
-)
-from penstock_hives.places import (
-    endpoints as hives,
-)
-from penstock_hives.places import (
-    endpoints as places,
-)
+from penstock_hives.places import endpoints as places
 from penstock_hives.push import endpoints as push
 from penstock_hives.resources import Resources
 from penstock_hives.sensors import endpoints as sensors
@@ -51,36 +41,28 @@ from penstock_hives.sensors import endpoints as sensors
 log = get_logger(__name__)
 
 PREFIX: Final = "/v1"
-#: The page of the description is whole by itself.
+#: The page of `render_docs` loads nothing.
 DOCS_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-#: Seconds between two looks at what sensors are to be told.
 MAINTENANCE_SECONDS: Final = 30.0
-#: Looks at sensors between two at the files of pictures.
+#: Maintenance runs between two sweeps of image files.
 IMAGE_SWEEP_EVERY: Final = 120
 ROUTERS: Final[Sequence[APIRouter]] = (
-    *(
-        hives.router,
-        hive_settings.settings_router,
-        deals.router,
-        images.router,
-        places.favourites_router,
-        people.router,
-    ),
-    *(messages.router, accounts.accounts_router, sensors.router, analytics.router),
-    *(identity.router, push.router, payments.router, alerts.router),
+    *(places.public_router, places.settings_router, places.favourites_router),
+    *(deals.public_router, deals.router, images.public_router, images.router),
+    *(people.router, people.accounts_router, billing.public_router, billing.plans_router),
+    *(messages.router, sensors.router, analytics.public_router, analytics.router),
+    *(identity.router, push.router, billing.router, alerts.router, alerts.settings_router),
 )
 
 
 def create_app(resources: Resources, extra: Sequence[APIRouter] = ()) -> FastAPI:
-    """The application over resources that are open."""
-
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        chore = asyncio.create_task(_maintain(resources))
+        maintenance = asyncio.create_task(_maintain(resources))
         yield
-        chore.cancel()
+        maintenance.cancel()
         with suppress(asyncio.CancelledError):
-            await chore
+            await maintenance
 
     app = FastAPI(
         title="Hives",
@@ -104,7 +86,6 @@ def create_app(resources: Resources, extra: Sequence[APIRouter] = ()) -> FastAPI
 
 
 def _show_docs(app: FastAPI) -> None:
-    """The description for people, made when it is first asked for."""
     page = cache(lambda: render_docs(app.openapi()))
 
     async def docs(request: Request) -> Response:
@@ -114,26 +95,23 @@ def _show_docs(app: FastAPI) -> None:
 
 
 async def _maintain(resources: Resources) -> None:
-    for turn in count(1):
+    for number in count(1):
         try:
             await resources.services.commands.deliver_pending()
-            if turn % IMAGE_SWEEP_EVERY == 0:
+            if number % IMAGE_SWEEP_EVERY == 0:
                 await resources.services.images.sweep()
         except PenstockError as error:
-            log.warning("periodic_tasks were not done", reason=str(error))
+            log.warning("maintenance failed", reason=str(error))
         await asyncio.sleep(MAINTENANCE_SECONDS)
 
 
-# How large a request may be: counted as it comes, refused when it is too much.
-#
-# What a client says its length is is believed only to refuse early.
-
-
 class BodySizeLimit:
-    """A layer of ASGI in front of the application."""
+    """ASGI middleware that limits request bodies; image uploads may be larger than others.
+
+    Content-Length only serves to refuse early: the received bytes are counted.
+    """
 
     def __init__(self, app: ASGIApp, limit: int, uploads: int) -> None:
-        """Uploads of pictures may be larger than other bodies."""
         self._app = app
         self._limit = limit
         self._uploads = uploads
@@ -142,23 +120,23 @@ class BodySizeLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # A form has a few hundred bytes beside the picture in it.
+        # A form has a few hundred bytes beside the image.
         upload = scope["method"] == "POST" and scope["path"].endswith("/images")
         limit = self._uploads + 4096 if upload else self._limit
-        words = f"a body has at most {limit:,} bytes"
+        detail = f"a request body may have at most {limit:,} bytes"
         if _content_length(scope) > limit:
-            await PROBLEMS.response(413, words)(scope, receive, send)
+            await PROBLEMS.response(413, detail)(scope, receive, send)
             return
-        taken = 0
+        received = 0
 
         async def counted() -> Message:
-            nonlocal taken
+            nonlocal received
             message = await receive()
             if message["type"] == "http.request":
-                taken += len(message.get("body", b""))
-                if taken > limit:
-                    # FastAPI hands on no other kind from where it reads bodies.
-                    raise HTTPException(413, words)
+                received += len(message.get("body", b""))
+                if received > limit:
+                    # FastAPI passes on no other exception while it reads a body.
+                    raise HTTPException(413, detail)
             return message
 
         await self._app(scope, counted, send)

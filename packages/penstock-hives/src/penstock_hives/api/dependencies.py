@@ -1,10 +1,9 @@
-"""The one place a request's caller comes from.
+"""What endpoints depend on: the caller with a permission, the services, the resources.
 
-A bearer token is checked by whoever vouches for people (`IdentityVerifier`); an API key by its
-digest. Who shows neither is anonymous, and one who shows something that does not hold is refused,
-never taken for anonymous. What the caller may do is the domain's (`people/permissions.py`);
-`require_permission` asks it before an endpoint runs, and services ask again about the account that
-is meant.
+A bearer token is verified by the installation's `IdentityVerifier`, an API key by its digest. A
+request with neither is anonymous; one with an invalid token or key is refused, never treated as
+anonymous. `people/permissions.py` decides what a caller may do. `PermissionRequired` checks that
+before an endpoint runs; services check it again for the account in question.
 """
 
 from __future__ import annotations
@@ -16,71 +15,57 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
 from penstock.core.errors import AuthenticationFailed
-from penstock_hives.identity.tokens import Identity, IdentityVerifier
 from penstock_hives.people.permissions import ANONYMOUS, AppPermission, Caller
 from penstock_hives.resources import Resources, Services
-
-__all__ = [
-    "CurrentCaller",
-    "Identity",
-    "IdentityVerifier",
-    "PermissionRequired",
-    "Reader",
-    "current_caller",
-    "require_permission",
-]
-
 
 KEY_HEADER = "x-api-key"
 
 
+def client_address(connection: HTTPConnection) -> str:
+    return connection.client.host if connection.client else "unknown"
+
+
 async def current_caller(connection: HTTPConnection) -> Caller:
-    """Who asks; found once for a request, and counted against their rate."""
-    return await _found(connection, get_resources(connection).identified)
+    """The caller, identified once for a request and counted against their rate limit."""
+    return await _identify(connection, get_resources(connection).identify_caller)
 
 
-async def _found(
-    connection: HTTPConnection, find: Callable[[str | None, str | None], Awaitable[Caller]]
+async def _identify(
+    connection: HTTPConnection, identify: Callable[[str | None, str | None], Awaitable[Caller]]
 ) -> Caller:
-    held = getattr(connection.state, "caller", None)
-    if isinstance(held, Caller):
-        return held
-    found = get_resources(connection)
+    known = getattr(connection.state, "caller", None)
+    if isinstance(known, Caller):
+        return known
+    limits = get_resources(connection).limits
     headers = connection.headers
-    address = connection.client.host if connection.client else "unknown"
+    address = client_address(connection)
     try:
-        caller = await find(headers.get("authorization"), headers.get(KEY_HEADER))
+        caller = await identify(headers.get("authorization"), headers.get(KEY_HEADER))
     except AuthenticationFailed:
-        found.limits.take(ANONYMOUS, address)  # guessing has its rate, too
+        limits.take(ANONYMOUS, address)  # guesses are rate-limited, too
         raise
-    found.limits.take(caller, address)
+    limits.take(caller, address)
     connection.state.caller = caller
     return caller
 
 
 class PermissionRequired:
-    """A dependency: the caller, if they have the permission somewhere at least."""
+    """A dependency: the caller, if they have the permission in any account at all."""
 
     def __init__(self, permission: AppPermission) -> None:
         self.permission = permission
 
     async def __call__(self, request: Request) -> Caller:
-        known = get_resources(request)
+        resources = get_resources(request)
         public = self.permission is AppPermission.READ_PUBLIC and request.method in ("GET", "HEAD")
-        caller = await _found(request, known.recalled if public else known.identified)
+        identify = resources.identify_reader if public else resources.identify_caller
+        caller = await _identify(request, identify)
         caller.require(self.permission)
         return caller
 
 
 def require_permission(permission: AppPermission) -> PermissionRequired:
     return PermissionRequired(permission)
-
-
-CurrentCaller = Annotated[Caller, Depends(current_caller)]
-Reader = Annotated[Caller, Depends(require_permission(AppPermission.READ_PUBLIC))]
-
-
-# What an endpoint finds the rest of the application by.
 
 
 def get_resources(connection: HTTPConnection) -> Resources:
@@ -93,5 +78,13 @@ def get_services(connection: HTTPConnection) -> Services:
     return get_resources(connection).services
 
 
+read_public = PermissionRequired(AppPermission.READ_PUBLIC)
+
 ResourcesDep = Annotated[Resources, Depends(get_resources)]
 ServicesDep = Annotated[Services, Depends(get_services)]
+CurrentCaller = Annotated[Caller, Depends(current_caller)]
+Reader = Annotated[Caller, Depends(read_public)]
+SignedIn = Annotated[Caller, Depends(PermissionRequired(AppPermission.OWN_PROFILE))]
+PlaceOwner = Annotated[Caller, Depends(PermissionRequired(AppPermission.OWN_PLACES))]
+AccountReader = Annotated[Caller, Depends(PermissionRequired(AppPermission.READ_ACCOUNT))]
+Operator = Annotated[Caller, Depends(PermissionRequired(AppPermission.READ_USERS))]

@@ -1,7 +1,8 @@
-"""What the API says of itself: every error, who may call what, an example of every shape.
+"""The OpenAPI document of the API, and its page `GET /v1/docs`.
 
-FastAPI describes requests and answers from their types. Added here are the problems each call may
-answer with, the ways to sign in, the permission a call needs, and examples.
+FastAPI derives requests and responses from types. Added here are the problems of each operation,
+authentication, required permissions and examples. The page is plain HTML without scripts or other
+origins, so it works offline.
 """
 
 from __future__ import annotations
@@ -24,42 +25,41 @@ from penstock_hives.people.permissions import GRANTS, AppPermission, UserRole
 from penstock_store.http.problems import add_problem_schema
 
 DESCRIPTION: Final = """
-How full places are: hives with live occupancy, typical weeks and forecasts, deals, and what
-businesses need to run them. Times are in UTC, days and hours of a hive by its own clock.
+Hives with live occupancy, typical weeks, forecasts and deals, and their administration by
+businesses. Timestamps are in UTC; days and hours of a hive are in its local time.
 
 * **Errors** are `application/problem+json` (RFC 9457).
-* **Lists** have `items` and `next`; give `next` as `cursor` for the page after.
-* **ETags**: `If-None-Match` for what you have, `If-Match` for changes based on it (412).
-* **Idempotency-Key** on any write: the same key gets the same answer, for a day.
-* **Rate limits** are by caller: 429 with `Retry-After`.
-* Anonymous and free callers are answered from a cache, minutes old at most; `as_of` says.
+* **Lists** have `items` and `next`; pass `next` as `cursor` for the next page.
+* **ETags**: `If-None-Match` for reads (304), `If-Match` for changes (412).
+* **Idempotency-Key** on any write: a repetition gets the same response, for a day.
+* **Rate limits** per caller: 429 with `Retry-After`.
+* Anonymous and free callers read from a cache that is minutes old at most; see `as_of`.
 """
-#: An example of each shape, by its name.
+#: An example for each schema, by its name.
 _EXAMPLES: Final = Path(__file__).with_name("examples.json")
 _SIGN_IN: Final[list[dict[str, list[str]]]] = [{"bearer": []}, {"key": []}]
 _CLOCK: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
-#: Problems any call may answer with, and those of calls that need a permission, or write.
+#: Problems of every operation, and of those with a permission, an id, or a write.
 _ALWAYS: Final = {
-    "422": "Not as it should be: `errors` says which fields.",
-    "429": "Too many requests: wait for `Retry-After` seconds.",
-    "503": "The database or the cache has nothing at the moment: come again.",
+    "422": "Invalid values: see `errors`.",
+    "429": "Too many requests: wait `Retry-After` seconds.",
+    "503": "Temporarily unavailable, or no data yet: try again later.",
 }
-_GUARDED: Final = {"401": "Sign in.", "403": "Signed in, but not permitted."}
-_NAMED: Final = {"404": "There is no such thing, or not for you."}
-#: Parameters of a query that name something which may not be there.
-_THINGS: Final = frozenset({"account", "hive"})
+_GUARDED: Final = {"401": "Not signed in.", "403": "Not permitted."}
+_NAMED: Final = {"404": "Not found, or not visible to you."}
+#: Query parameters that are ids.
+_ID_PARAMETERS: Final = frozenset({"account", "hive"})
 _WRITES: Final = {
-    "400": "What was sent cannot be read.",
-    "409": "It contradicts what there is.",
-    "412": "It was changed since the ETag in `If-Match`.",
+    "400": "The body cannot be parsed.",
+    "409": "Conflict with the current state.",
+    "412": "The resource has changed since the ETag in `If-Match`.",
     "413": "Too large.",
 }
-_UPLOADS: Final = {"415": "No picture, or none of the kinds that are taken."}
-_ELSEWHERE: Final = {"501": "This installation has no such part."}
+_UPLOADS: Final = {"415": "Not an image, or not of an accepted format."}
+_OPTIONAL: Final = {"501": "Not configured in this installation."}
 
 
 def install_openapi(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> None:
-    """Have the application, which has these routers under the prefix, describe itself so."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -70,7 +70,6 @@ def install_openapi(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> 
 
 
 def permission_of(route: APIRoute) -> AppPermission | None:
-    """What a caller needs; nothing is asked of who calls what has none."""
     return next(_permissions(route.dependant), None)
 
 
@@ -106,7 +105,7 @@ def _document(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> dict[s
 
 
 def _local_times(shape: Any) -> None:
-    """Times of day are by some hive's clock; JSON Schema's `time` has a zone in it."""
+    """Times of day are local; JSON Schema's format `time` requires a zone."""
     if isinstance(shape, dict):
         if shape.get("format") == "time":
             del shape["format"]
@@ -121,21 +120,21 @@ def _local_times(shape: Any) -> None:
 def _complete(operation: dict[str, Any], route: APIRoute, verb: str) -> None:
     permission = permission_of(route)
     responses = operation["responses"]
-    told = dict(_ALWAYS)
+    problems = dict(_ALWAYS)
     if permission is not None:
         operation["x-permission"] = permission.value
-        told |= {"401": _GUARDED["401"]}
+        problems |= {"401": _GUARDED["401"]}
         if permission not in GRANTS[UserRole.ANONYMOUS]:
             operation["security"] = _SIGN_IN
-            told |= _GUARDED
+            problems |= _GUARDED
     asked = {each["name"] for each in operation.get("parameters", ())}
-    if "{" in route.path or asked & _THINGS:
-        told |= _NAMED
+    if "{" in route.path or asked & _ID_PARAMETERS:
+        problems |= _NAMED
     if verb != "GET":
-        told |= _NAMED | _WRITES
+        problems |= _NAMED | _WRITES
     else:
-        responses.setdefault("304", {"description": "You have it: `If-None-Match`."})
-    if isinstance(route, IdempotentRoute) and route.keeps:
+        responses.setdefault("304", {"description": "Not modified (`If-None-Match`)."})
+    if isinstance(route, IdempotentRoute) and route.is_idempotent:
         operation.setdefault("parameters", []).append(
             {
                 "name": "Idempotency-Key",
@@ -145,17 +144,12 @@ def _complete(operation: dict[str, Any], route: APIRoute, verb: str) -> None:
             }
         )
     if route.path.endswith("/images"):
-        told |= _UPLOADS
+        problems |= _UPLOADS
     if "/sensors/" in route.path:
-        told |= _ELSEWHERE
-    for status, words in told.items():
+        problems |= _OPTIONAL
+    for status, words in problems.items():
         responses[status] = {"description": words}
 
-
-# The API's description as a page: `GET /v1/docs`, made from the OpenAPI document.
-#
-# Plain HTML with its style inside: no scripts, nothing from other servers, so it is whole on a
-# machine without the internet. Programs read `/v1/openapi.json`, which it is made from.
 
 Document = Mapping[str, Any]
 
@@ -177,7 +171,6 @@ td { border-top: 1px solid var(--line); padding: .3rem .8rem .3rem 0; vertical-a
 
 
 def render_docs(document: Document) -> str:
-    """The whole page."""
     info = document["info"]
     groups = _groups(document)
     links = "".join(f'<a href="#{_anchor(tag)}">{escape(tag)}</a>' for tag in groups)
@@ -199,7 +192,7 @@ def render_docs(document: Document) -> str:
 
 
 def _groups(document: Document) -> dict[str, list[str]]:
-    """Calls by the first of their tags."""
+    """Operations by their first tag."""
     groups: dict[str, list[str]] = {}
     for path, verbs in document["paths"].items():
         for verb, operation in verbs.items():
@@ -272,7 +265,7 @@ def _shapes(document: Document) -> Iterator[str]:
 
 
 def _type(schema: Document) -> str:
-    """A schema in a few words; shapes are links."""
+    """A schema in a few words; references are links."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#shape-{name}">{name}</a>'
@@ -291,7 +284,6 @@ def _type(schema: Document) -> str:
 
 
 def _curl(document: Document, path: str, verb: str, operation: Document) -> str:
-    """How to call it from a terminal."""
     line = "curl" if verb == "get" else f"curl -X {verb.upper()}"
     if operation.get("security"):
         line += " -H 'Authorization: Bearer TOKEN'"
@@ -308,7 +300,6 @@ def _curl(document: Document, path: str, verb: str, operation: Document) -> str:
 
 
 def _prose(text: str) -> str:
-    """Paragraphs and lists, as our descriptions have them."""
     html = []
     for block in re.split(r"\n\s*\n", text.strip()):
         if block.startswith("* "):

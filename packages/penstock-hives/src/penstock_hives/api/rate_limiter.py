@@ -1,13 +1,12 @@
-"""How much one caller may ask, together of all workers: a steady rate, and some at once.
+"""Rate limits per caller, shared by all workers: a generic cell rate algorithm (GCRA).
 
-    limits = Limits(known=20, anonymous=5, burst=10, counts=open_counts(file))
+    limits = RateLimiter(known=20, anonymous=5, burst=10, counts=open_counters(file))
     limits.take(caller, address)        # raises `TooManyRequests`
 
-What is kept of a caller is one moment: the one at which all they have asked for would be paid for
-at their rate. It may lie ahead by what they may ask at once, and no further. Moments lie in a table
-of fixed size, mapped from a file that all workers of a machine share. There are no locks: two
-workers that write the same moment at once forget one request of the two. A table that is full
-forgets who has been quiet longest, so forgetting is generous.
+A caller's state is one timestamp: when their requests so far are used up at their rate. It may be
+ahead of now by the burst. Timestamps are in a table of fixed size, in a file that all workers of a
+machine map. There are no locks: of two workers that write at once one request is not counted. A
+full row drops the caller that was idle longest, to that caller's advantage.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from typing import Final
 from penstock_hives.errors import TooManyRequests
 from penstock_hives.people.permissions import Caller
 
-#: Who it is, as a digest, and the moment.
+#: Digest of the caller, timestamp.
 _ENTRY: Final = Struct("<Qd")
-#: Callers whose digests begin alike share so many entries.
+#: Entries in a row; the digest selects the row.
 _WAYS: Final = 4
 _ROWS: Final = 16_384
 _ROW_BYTES: Final = _WAYS * _ENTRY.size
-#: A mebibyte: 65,536 callers.
+#: 1 MiB: 65,536 callers.
 TABLE_BYTES: Final = _ROWS * _ROW_BYTES
 
 
 def open_counters(file: Path | None) -> mmap.mmap:
-    """The table in a file, which is made if it is not there; one of this process without."""
+    """The table in a file; without a file, in the memory of this process."""
     if file is None:
         return mmap.mmap(-1, TABLE_BYTES)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,8 +51,7 @@ class RateLimiter:
         counts: mmap.mmap | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Requests a second, and how many seconds' worth may come at once. The clock is the
-        machine's, so that it is the same in all workers."""
+        """Requests a second, and the burst in seconds; all workers must have the same clock."""
         self._known = known
         self._anonymous = anonymous
         self._burst = burst
@@ -61,7 +59,7 @@ class RateLimiter:
         self._clock = clock
 
     def take(self, caller: Caller, address: str) -> None:
-        """One request; raises when there have been too many."""
+        """Count a request; raises `TooManyRequests`."""
         if caller.id is None:
             self._take(f"a{address}", self._anonymous)
         else:
@@ -73,16 +71,16 @@ class RateLimiter:
         at, paid = self._find(digest, now)
         owed = max(paid, now) + 1 / rate
         if (late := owed - now - self._burst) > 1e-9:
-            raise TooManyRequests(f"more than {rate:g} requests a second; wait a little", late)
+            raise TooManyRequests(f"more than {rate:g} requests a second", late)
         _ENTRY.pack_into(self._counts, at, digest, owed)
 
     def _find(self, digest: int, now: float) -> tuple[int, float]:
-        """Where a caller's entry is, or is to be, and the moment in it."""
+        """The position of the caller's entry, and its timestamp."""
         first = digest // 2 % _ROWS * _ROW_BYTES
         oldest, quiet = first, float("inf")
         for at in range(first, first + _ROW_BYTES, _ENTRY.size):
             found, paid = _ENTRY.unpack_from(self._counts, at)
-            if not paid <= now + self._burst:  # of a clock before the machine was started again
+            if not paid <= now + self._burst:  # from before a reboot
                 found, paid = 0, 0.0
             if found == digest:
                 return at, paid

@@ -1,10 +1,8 @@
-"""App Store notifications, version 2: signatures checked up to the root, then read as an
-`BillingEvent`.
+"""App Store server notifications, version 2: verification, and decoding to a `BillingEvent`.
 
-Apple signs the notification, and in it the transaction and what is known of its renewal, each on
-its own; all are verified up to the root certificates of the configuration. The library also knows
-environments that are not signed at all (Xcode, LocalTesting): they exist here in tests only, and
-never in production. Whose a purchase is comes from an *account token* (`models.py`).
+Notification, transaction and renewal info are signed separately; all are verified up to the
+configured root certificates. Apple's library also has unsigned environments (Xcode, LocalTesting),
+which are refused in production. The owner is in the account token (`models.py`).
 """
 
 from __future__ import annotations
@@ -35,15 +33,16 @@ from penstock_hives.billing.models import (
     WebhookRefused,
     user_of_account_token,
 )
+from penstock_hives.encoding import from_unix
 
 UNSIGNED: Final = frozenset({Environment.XCODE, Environment.LOCAL_TESTING})
-#: Apple tries again for three days; what is older was recorded and is sent again by somebody.
+#: Apple retries for three days; older notifications are replays.
 OLDEST: Final = timedelta(days=4)
 
 _Transaction = JWSTransactionDecodedPayload
 _Renewal = JWSRenewalInfoDecodedPayload
 
-_MONEY: Final = {
+_ENTRIES: Final = {
     Type.SUBSCRIBED: TransactionKind.PURCHASE,
     Type.OFFER_REDEEMED: TransactionKind.PURCHASE,
     Type.DID_RENEW: TransactionKind.RENEWAL,
@@ -58,7 +57,7 @@ _OVER: Final = {
     Type.REVOKE: SubscriptionStatus.EXPIRED,
     Type.REFUND: SubscriptionStatus.REFUNDED,
 }
-_STANDING: Final = frozenset(
+_WITH_STATE: Final = frozenset(
     {
         *_OVER,
         Type.SUBSCRIBED,
@@ -74,7 +73,7 @@ _STANDING: Final = frozenset(
 
 
 class AppleWebhooks:
-    """Reads notifications about one app; `plans` names ours by Apple's products."""
+    """`plans` maps products of Apple to our plans."""
 
     def __init__(
         self,
@@ -102,12 +101,12 @@ class AppleWebhooks:
             reason = error.status.name.lower().replace("_", " ")
             raise WebhookRefused(f"the notification is not Apple's: {reason}") from error
         except (KeyError, TypeError, ValueError) as error:
-            raise WebhookRefused(f"this is no notification of Apple's: {error!r}") from error
+            raise WebhookRefused(f"not an App Store notification: {error!r}") from error
         if not notice.notificationUUID or not notice.signedDate:
-            raise WebhookRefused("the notification has no id, or no date")
-        at = _moment(notice.signedDate)
+            raise WebhookRefused("the notification has no id or no date")
+        at = datetime.fromtimestamp(notice.signedDate / 1000, UTC)
         if at < datetime.fromtimestamp(self._clock(), UTC) - OLDEST:
-            raise WebhookRefused("the notification is days old: Apple does not send those")
+            raise WebhookRefused("the notification is days old")
         kind, subtype = notice.notificationType, notice.subtype
         name = ".".join(filter(None, (notice.rawNotificationType, notice.rawSubtype)))
         event = BillingEvent(PaymentProvider.APPLE, notice.notificationUUID, at, name)
@@ -131,34 +130,34 @@ class AppleWebhooks:
             event.name,
             ref=transaction.originalTransactionId,
             owner=None if user is None else SubscriptionOwner(user_id=user),
-            standing=self._standing(event.at, kind, transaction, renewal),
-            money=_money(kind, subtype, transaction),
+            state=self._state(event.at, kind, transaction, renewal),
+            entry=_entry(kind, subtype, transaction),
             payload=_payload(transaction, renewal),
         )
 
-    def _standing(
+    def _state(
         self, at: datetime, kind: Type, transaction: _Transaction, renewal: _Renewal | None
     ) -> SubscriptionState | None:
-        if kind not in _STANDING:
+        if kind not in _WITH_STATE:
             return None
         status = _status(kind, renewal)
-        end = _moment_or_none(transaction.expiresDate)
-        grace = _moment_or_none(renewal.gracePeriodExpiresDate if renewal else None)
+        end = _from_milliseconds(transaction.expiresDate)
+        grace = _from_milliseconds(renewal.gracePeriodExpiresDate if renewal else None)
         if status in _OVER.values():
-            end = _moment_or_none(transaction.revocationDate) or min(end or at, at)
+            end = _from_milliseconds(transaction.revocationDate) or min(end or at, at)
         elif status is SubscriptionStatus.PAST_DUE and grace is not None:
             end = grace
         return SubscriptionState(
             status,
             self._plan(transaction.productId),
-            _moment_or_none(transaction.originalPurchaseDate),
+            _from_milliseconds(transaction.originalPurchaseDate),
             end if status is SubscriptionStatus.ACTIVE else None,
             at if status is SubscriptionStatus.CANCELLED else None,
             end,
         )
 
     def _plan(self, product: str | None) -> str | None:
-        """By the product's id; else its last word, as in `app.hives.premium`."""
+        """By the product id; else its last part, as in `app.hives.premium`."""
         if not product:
             return None
         return self._plans.get(product) or product.rpartition(".")[2]
@@ -173,20 +172,20 @@ def _status(kind: Type, renewal: _Renewal | None) -> SubscriptionStatus:
     return SubscriptionStatus.CANCELLED if stopped else SubscriptionStatus.ACTIVE
 
 
-def _money(kind: Type, subtype: Subtype | None, transaction: _Transaction) -> LedgerEntry | None:
-    found = _MONEY.get(kind)
+def _entry(kind: Type, subtype: Subtype | None, transaction: _Transaction) -> LedgerEntry | None:
+    found = _ENTRIES.get(kind)
     if subtype is Subtype.AUTO_RENEW_DISABLED:
         found = TransactionKind.CANCEL
     if found is None:
         return None
     paid = found in (TransactionKind.PURCHASE, TransactionKind.RENEWAL, TransactionKind.REFUND)
-    # Thousandths of the currency's unit.
+    # The price is in thousandths.
     amount = Decimal(transaction.price or 0).scaleb(-3) if paid else Decimal(0)
     return LedgerEntry(found, amount, transaction.currency or "EUR")
 
 
 def _payload(transaction: _Transaction, renewal: _Renewal | None) -> dict[str, Any]:
-    """What there was to read, without what is not for keeping: signatures, and what is empty."""
+    """Without signatures and empty fields."""
     parts = {"transaction": transaction, "renewal": renewal}
     return {
         name: {slot: v for slot in _slots(part) if isinstance(v := getattr(part, slot), str | int)}
@@ -207,27 +206,29 @@ def verifier_for(
     *,
     production: bool,
 ) -> SignedDataVerifier:
-    """A verifier for one app, up to these root certificates (DER)."""
+    """For one app, with root certificates in DER format."""
     try:
         chosen = Environment(environment)
     except ValueError:
         allowed = ", ".join(each.value for each in Environment)
-        raise ConfigurationError(f"{environment!r} is none of Apple's: {allowed}") from None
+        raise ConfigurationError(
+            f"the environment must be one of {allowed}, got {environment!r}"
+        ) from None
     if chosen in UNSIGNED and production:
         raise ConfigurationError(
-            f"notifications of {chosen.value} are not signed by anyone: not in production"
+            f"environment {chosen.value} is not signed: not allowed in production"
         )
     if chosen not in UNSIGNED and not roots:
-        raise ConfigurationError("Apple's root certificates are needed to check its signatures")
+        raise ConfigurationError(
+            "Apple's root certificates are required (PENSTOCK_HIVES_PAYMENTS_APPLE_ROOTS)"
+        )
     if chosen is Environment.PRODUCTION and app_id is None:
-        raise ConfigurationError("the number of the app in the App Store is needed in production")
-    # Whether certificates were revoked would be asked over the network for every notification.
+        raise ConfigurationError(
+            "the id of the app is required in production (PENSTOCK_HIVES_PAYMENTS_APPLE_ID)"
+        )
+    # No online revocation checks: they would need the network for every notification.
     return SignedDataVerifier(list(roots), False, chosen, bundle, app_id)
 
 
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _moment_or_none(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _moment(milliseconds)
+def _from_milliseconds(milliseconds: int | None) -> datetime | None:
+    return from_unix(None if milliseconds is None else milliseconds / 1000)

@@ -1,8 +1,4 @@
-"""A provider for development: webhooks of our own shape, signed like Stripe's, and nothing is paid.
-
-It is what `penstock up` and the tests buy from. It signs with a secret of the process, so that even
-here no webhook is believed for its looks, and it does not exist in production.
-"""
+"""A payment provider for development: signed webhooks, no payments, refused in production."""
 
 from __future__ import annotations
 
@@ -34,8 +30,6 @@ PERIOD: Final = timedelta(days=30)
 
 
 class DevelopmentProvider:
-    """Makes signed webhooks, and reads them."""
-
     def __init__(
         self,
         *,
@@ -44,7 +38,7 @@ class DevelopmentProvider:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if production:
-            raise ConfigurationError("the test provider gives plans away: not in production")
+            raise ConfigurationError("the test provider is not allowed in production")
         self._secret = (secret or secrets.token_hex(32)).encode()
         self._clock = clock
 
@@ -56,7 +50,7 @@ class DevelopmentProvider:
         cents: int = 0,
         ref: str | None = None,
     ) -> tuple[bytes, str]:
-        """The body and the signature of what a provider would send now."""
+        """The body and signature of a webhook."""
         now = self._clock()
         document = {
             "id": f"evt_{secrets.token_hex(12)}",
@@ -74,20 +68,20 @@ class DevelopmentProvider:
     def read(self, body: bytes, signature: str | None) -> BillingEvent:
         stamp = parse_count((signature or "").partition(",")[0].removeprefix("t="))
         if stamp is None or abs(self._clock() - stamp) > TOLERANCE:
-            raise WebhookRefused("the webhook has no signature, or an old one")
+            raise WebhookRefused("the webhook has no signature or an old one")
         if not hmac.compare_digest(self._signed(body, stamp), signature or ""):
             raise WebhookRefused("the webhook's signature is wrong")
         try:
             return _event(json.loads(body))
         except (KeyError, TypeError, ValueError) as error:
-            raise WebhookRefused(f"this is no event of the test provider's: {error!r}") from error
+            raise WebhookRefused(f"not an event of the test provider: {error!r}") from error
 
     def _signed(self, body: bytes, stamp: int) -> str:
         mac = hmac.new(self._secret, b"%d." % stamp + body, hashlib.sha256)
         return f"t={stamp},v1={mac.hexdigest()}"
 
 
-_MONEY: Final = {
+_ENTRIES: Final = {
     SubscriptionStatus.ACTIVE: TransactionKind.PURCHASE,
     SubscriptionStatus.CANCELLED: TransactionKind.CANCEL,
     SubscriptionStatus.EXPIRED: TransactionKind.EXPIRE,
@@ -100,7 +94,7 @@ def _event(document: Any) -> BillingEvent:
     status = SubscriptionStatus(document["status"])
     over = status in (SubscriptionStatus.EXPIRED, SubscriptionStatus.REFUNDED)
     end = at if over else at + PERIOD
-    standing = SubscriptionState(
+    state = SubscriptionState(
         status,
         str(document["plan"]),
         started_at=at,
@@ -108,7 +102,7 @@ def _event(document: Any) -> BillingEvent:
         cancelled_at=at if status is SubscriptionStatus.CANCELLED else None,
         expires_at=end,
     )
-    kind = _MONEY.get(status)
+    kind = _ENTRIES.get(status)
     return BillingEvent(
         PaymentProvider.TEST,
         str(document["id"]),
@@ -116,7 +110,7 @@ def _event(document: Any) -> BillingEvent:
         f"test.{status}",
         ref=str(document["ref"]),
         owner=SubscriptionOwner.of(document),
-        standing=standing,
-        money=None if kind is None else LedgerEntry(kind, amount_of(int(document["cents"]), "EUR")),
+        state=state,
+        entry=None if kind is None else LedgerEntry(kind, amount_of(int(document["cents"]), "EUR")),
         payload=document,
     )

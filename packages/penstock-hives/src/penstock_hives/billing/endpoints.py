@@ -1,36 +1,54 @@
-"""What providers of payments tell us, and what somebody may use because of it."""
+"""Plans, subscriptions and payments; webhooks of payment providers; entitlements."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Query
-from starlette.requests import Request
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from penstock_hives.api.dependencies import Reader, ResourcesDep, require_permission
-from penstock_hives.api.fields import Identifier, ObjectId, RequestBody
+from penstock_hives.api.dependencies import (
+    Reader,
+    ResourcesDep,
+    ServicesDep,
+    SignedIn,
+    require_permission,
+)
+from penstock_hives.api.fields import Identifier, ObjectId, PathId, RequestBody, Timestamp
 from penstock_hives.api.idempotency import IdempotentRoute
+from penstock_hives.api.responses import (
+    PUBLIC,
+    Page,
+    Paging,
+    PublicRoute,
+    etag_response,
+)
 from penstock_hives.billing.models import (
     Entitlement,
+    PaymentTransaction,
+    PlanSubscription,
     SubscriptionOwner,
+    SubscriptionPlan,
     SubscriptionStatus,
     account_token,
 )
 from penstock_hives.billing.service import EventOutcome, PaymentService
 from penstock_hives.billing.settings import PaymentProviders, PaymentSettings, open_providers
-from penstock_hives.errors import FieldError, InvalidRequest, NotConfigured
+from penstock_hives.errors import NotConfigured, invalid_field
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_store.http.problems import Problem
 
 router = APIRouter(
     route_class=IdempotentRoute,
     tags=["payments"],
-    responses={501: {"description": "This installation has no such part.", "model": Problem}},
+    responses={501: {"description": "Not configured in this installation.", "model": Problem}},
 )
+plans_router = APIRouter(route_class=IdempotentRoute, tags=["plans"])
+public_router = APIRouter(route_class=PublicRoute, tags=["plans"])
 
-Known = Annotated[Caller, Depends(require_permission(AppPermission.OWN_PROFILE))]
-#: A webhook is checked over the bytes that came, so nothing is made of them before.
+BillingReader = Annotated[Caller, Depends(require_permission(AppPermission.READ_BILLING))]
+PlanGranter = Annotated[Caller, Depends(require_permission(AppPermission.GRANT_PLANS))]
+#: Signatures cover the raw bytes, so FastAPI does not parse the body.
 _RAW: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -40,28 +58,36 @@ _RAW: Final[dict[str, Any]] = {
 
 
 _REFUSED: Final[dict[int | str, dict[str, Any]]] = {
-    403: {"description": "It is not the provider's, or an old one sent again.", "model": Problem}
+    403: {"description": "The signature is wrong or too old.", "model": Problem}
 }
 
 
 class WebhookReceipt(RequestBody):
     outcome: EventOutcome
-    """Applied; seen before, and then nothing changed; or kept until more is known."""
+    """`seen`: a repetition, ignored; `waiting`: stored until more is known."""
 
 
 class Purchase(RequestBody):
     plan: Identifier
     account_id: ObjectId | None = None
-    """The business it is for; oneself, if it is not said."""
+    """The business that it is for; yourself unless given."""
 
 
 class AccountToken(RequestBody):
     token: UUID
-    """What an app passes to the App Store with a purchase (`appAccountToken`)."""
+    """The `appAccountToken` that an app passes to the App Store with a purchase."""
+
+
+class PlanGrant(RequestBody):
+    """A plan for a user or an account, granted by an operator."""
+
+    plan: Identifier
+    user_id: ObjectId | None = None
+    account_id: ObjectId | None = None
+    expires_at: Timestamp | None = None
 
 
 def get_providers(request: Request, context: ResourcesDep) -> PaymentProviders:
-    """This installation's; opened once."""
     state = request.app.state
     if not hasattr(state, "payments"):
         state.payments = open_providers(PaymentSettings(), production=context.settings.production)
@@ -79,6 +105,60 @@ PaymentsDep = Annotated[PaymentService, Depends(get_payments)]
 Signature = Annotated[str | None, Header(max_length=1000)]
 
 
+@public_router.get("/plans", response_model=list[SubscriptionPlan])
+async def list_plans(request: Request, caller: Reader, services: ServicesDep) -> Response:
+    """The plans with their features."""
+    return etag_response(request, await services.plans.plans(), PUBLIC)
+
+
+@plans_router.get("/me/subscriptions")
+async def my_subscriptions(caller: SignedIn, services: ServicesDep) -> list[PlanSubscription]:
+    return await services.plans.subscriptions(caller, None)
+
+
+@plans_router.get("/me/transactions", response_model=Page[PaymentTransaction])
+async def my_transactions(
+    request: Request, caller: SignedIn, services: ServicesDep, page: Paging
+) -> Response:
+    """Your payments, with cancellation and expiry of the subscriptions."""
+    return etag_response(
+        request, await services.plans.transactions(caller, None, page.cursor, page.limit)
+    )
+
+
+@plans_router.get("/accounts/{account}/subscriptions")
+async def account_subscriptions(
+    account: PathId, caller: BillingReader, services: ServicesDep
+) -> list[PlanSubscription]:
+    return await services.plans.subscriptions(caller, account)
+
+
+@plans_router.get("/accounts/{account}/transactions", response_model=Page[PaymentTransaction])
+async def account_transactions(
+    request: Request, account: PathId, caller: BillingReader, services: ServicesDep, page: Paging
+) -> Response:
+    return etag_response(
+        request, await services.plans.transactions(caller, account, page.cursor, page.limit)
+    )
+
+
+@plans_router.post("/subscriptions", status_code=201, tags=["operators"])
+async def grant_plan(
+    body: PlanGrant, caller: PlanGranter, services: ServicesDep
+) -> PlanSubscription:
+    return await services.plans.grant(
+        caller, body.plan, body.user_id, body.account_id, body.expires_at
+    )
+
+
+@plans_router.post("/subscriptions/{subscription}/cancel")
+async def cancel_subscription(
+    subscription: PathId, caller: SignedIn, services: ServicesDep
+) -> PlanSubscription:
+    """Ends after the paid period. Subscriptions of a store are cancelled there (409)."""
+    return await services.plans.cancel(caller, subscription)
+
+
 @router.post("/payments/stripe/webhook", openapi_extra=_RAW, responses=_REFUSED)
 async def from_stripe(
     request: Request,
@@ -87,9 +167,9 @@ async def from_stripe(
     payments: PaymentsDep,
     stripe_signature: Signature = None,
 ) -> WebhookReceipt:
-    """An event of Stripe's, with its signature."""
+    """A signed event of Stripe."""
     if providers.stripe is None:
-        raise NotConfigured("payments by Stripe are not set up here")
+        raise NotConfigured("Stripe is not configured (PENSTOCK_HIVES_PAYMENTS_STRIPE_SECRETS)")
     event = providers.stripe.read(await request.body(), stripe_signature)
     return WebhookReceipt(outcome=await payments.apply(event))
 
@@ -98,9 +178,11 @@ async def from_stripe(
 async def from_apple(
     request: Request, caller: Reader, providers: ProvidersDep, payments: PaymentsDep
 ) -> WebhookReceipt:
-    """An App Store server notification, version 2, which is signed in itself."""
+    """A signed App Store server notification, version 2."""
     if providers.apple is None:
-        raise NotConfigured("payments in the App Store are not set up here")
+        raise NotConfigured(
+            "the App Store is not configured (PENSTOCK_HIVES_PAYMENTS_APPLE_BUNDLE)"
+        )
     event = providers.apple.read(await request.body())
     return WebhookReceipt(outcome=await payments.apply(event))
 
@@ -113,9 +195,9 @@ async def from_test(
     payments: PaymentsDep,
     test_signature: Signature = None,
 ) -> WebhookReceipt:
-    """An event of the test provider's, which is not there in production."""
+    """An event of the test provider, which does not exist in production."""
     if providers.test is None:
-        raise NotConfigured("there is no test provider here")
+        raise NotConfigured("the test provider is not enabled")
     event = providers.test.read(await request.body(), test_signature)
     return WebhookReceipt(outcome=await payments.apply(event))
 
@@ -123,22 +205,20 @@ async def from_test(
 @router.post("/payments/test/purchase", status_code=201)
 async def purchase(
     body: Purchase,
-    caller: Known,
+    caller: SignedIn,
     context: ResourcesDep,
     providers: ProvidersDep,
     payments: PaymentsDep,
 ) -> Entitlement:
-    """Have a plan for a month and pay nothing: for development."""
+    """A plan for a month without payment, for development."""
     if providers.test is None:
-        raise NotConfigured("there is no test provider here")
+        raise NotConfigured("the test provider is not enabled")
     owner = _owner(caller, body.account_id)
     audience = "user" if owner.user_id is not None else "account"
     plans = {each.code: each for each in await context.services.plans.plans()}
     plan = plans.get(body.plan)
     if plan is None or plan.audience != audience:
-        raise InvalidRequest(
-            "no such plan", [FieldError("plan", f"{body.plan!r} is none for them")]
-        )
+        raise invalid_field("plan", f"must be a plan for a {audience}, got {body.plan!r}")
     cents = int(plan.price * 100)
     bought = providers.test.webhook(owner, plan.code, SubscriptionStatus.ACTIVE, cents)
     await payments.apply(providers.test.read(*bought))
@@ -147,16 +227,16 @@ async def purchase(
 
 @router.get("/payments/entitlement")
 async def get_entitlement(
-    caller: Known,
+    caller: SignedIn,
     payments: PaymentsDep,
-    account_id: Annotated[ObjectId | None, Query(description="A business one works for.")] = None,
+    account_id: Annotated[ObjectId | None, Query(description="One of your accounts.")] = None,
 ) -> Entitlement:
-    """What one may use, merged from everyone one pays for it."""
+    """Plan and features, merged from the subscriptions with all providers."""
     return await payments.entitlement(_owner(caller, account_id))
 
 
 @router.get("/payments/apple/account-token")
-async def get_account_token(caller: Known) -> AccountToken:
+async def get_account_token(caller: SignedIn) -> AccountToken:
     return AccountToken(token=account_token(caller.known))
 
 

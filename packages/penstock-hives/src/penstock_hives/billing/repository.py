@@ -1,13 +1,18 @@
-"""Plans, subscriptions, transactions, and what follows from them: entitlement."""
+"""Plans, subscriptions, transactions and billing events in SQL.
+
+Events of one provider are processed by one transaction at a time, so that two events of the same
+subscription are never folded separately.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from penstock_hives.billing.models import (
     BillingEvent,
@@ -22,11 +27,10 @@ from penstock_hives.billing.models import (
     SubscriptionPlan,
     SubscriptionState,
     SubscriptionStatus,
-    TransactionKind,
 )
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, fetch_all, fetch_one
 
-#: Whoever has a plan at `now`, with each feature of it. Several providers' plans simply add up.
+#: Owners with their plans at `now`, and each feature.
 ENTITLED: Final = """
     SELECT s.user_id, s.account_id, t.code AS plan, t.rank, f.code AS feature, tf.limits
     FROM subscription s
@@ -109,20 +113,17 @@ class PlanRepository:
             ORDER BY s.id DESC LIMIT 100
         """
         given = {"user": user, "account": account}
-        found = await self._connection.execute(statement, given)
-        return [PlanSubscription(**row) async for row in found]
+        return await fetch_all(self._connection, PlanSubscription, statement, given)
 
     async def subscription(self, number: int, *, lock: bool = False) -> PlanSubscription | None:
         statement = f"{_SUBSCRIPTION} WHERE s.id = %s {'FOR UPDATE OF s' if lock else ''}"
-        row = await (await self._connection.execute(statement, (number,))).fetchone()
-        return None if row is None else PlanSubscription(**row)
+        return await fetch_one(self._connection, PlanSubscription, statement, (number,))
 
     async def transactions(
         self, user: int | None, account: int | None, before: int | None, limit: int
     ) -> list[PaymentTransaction]:
         given = {"user": user, "account": account, "before": before, "limit": limit}
-        found = await self._connection.execute(_TRANSACTIONS, given)
-        return [PaymentTransaction(**row) async for row in found]
+        return await fetch_all(self._connection, PaymentTransaction, _TRANSACTIONS, given)
 
     async def grant(
         self,
@@ -132,7 +133,7 @@ class PlanRepository:
         ref: str,
         expires: datetime | None,
     ) -> int | None:
-        """Nothing, if there is no such plan for such a subscriber."""
+        """None: no such plan for this kind of owner."""
         given = {"plan": plan, "user": user, "account": account, "ref": ref, "expires": expires}
         row = await (await self._connection.execute(_GRANT, given)).fetchone()
         return None if row is None else int(row["id"])
@@ -147,7 +148,7 @@ class PlanRepository:
         await self._connection.execute(statement, {"id": number, "now": now})
 
     async def locked_account(self, account: int) -> str | None:
-        """Its status; nobody else changes what counts against its limits meanwhile."""
+        """The status; the account is locked until the end of the transaction."""
         statement = "SELECT status FROM account WHERE id = %s FOR UPDATE"
         row = await (await self._connection.execute(statement, (account,))).fetchone()
         return None if row is None else row["status"]
@@ -163,24 +164,19 @@ class PlanRepository:
     async def _limit(
         self, user: int | None, account: int | None, feature: str, name: str, now: datetime
     ) -> int | None:
-        """The largest any plan gives, the one that is free included."""
+        """The largest limit of any plan, the free one included."""
         given = {"user": user, "account": account, "feature": feature, "name": name, "now": now}
         row = await (await self._connection.execute(_LIMIT, given)).fetchone()
         return None if row is None else row["most"]
 
 
-# Events, subscriptions and transactions, as rows.
-#
-# Everything about one provider is done by one transaction at a time: webhooks are few, and two
-# about the same subscription must not each fold half of its events.
-
-_KEEP: Final = """
+_ADD_EVENT: Final = """
     INSERT INTO payment_event (provider, provider_event_id, event_at, kind, payload, ref, related,
                                facts)
     VALUES (%(provider)s, %(id)s, %(at)s, %(kind)s, %(payload)s, %(ref)s, %(related)s, %(facts)s)
     ON CONFLICT (provider, provider_event_id) DO NOTHING
 """
-#: Events that name a payment only belong to the subscription another event names with it.
+#: Events with a payment only get the subscription of another event with the same payment.
 _ADOPT: Final = """
     UPDATE payment_event orphan SET ref = known.ref
     FROM payment_event known
@@ -212,7 +208,7 @@ _SUBSCRIBE: Final = """
         event_at = excluded.event_at
     RETURNING id
 """
-_BOOK: Final = """
+_ADD_ENTRY: Final = """
     INSERT INTO transaction (subscription_id, provider_event_id, kind, amount, currency, at)
     VALUES (%s, %s, %s, %s, %s, %s)
     ON CONFLICT (provider_event_id) DO NOTHING
@@ -224,7 +220,7 @@ _APPLIED: Final = """
 _ERROR: Final = """
     UPDATE payment_event SET error = %s WHERE provider = %s AND provider_event_id = %s
 """
-_HELD: Final = """
+_SUBSCRIPTIONS: Final = """
     SELECT held.provider, plan.code AS plan, plan.rank, held.status, held.expires_at,
            coalesce((
                SELECT jsonb_object_agg(feature.code, given.limits)
@@ -243,18 +239,16 @@ _EXISTS: Final = """
 
 
 class BillingLedger:
-    """Over a connection, within a transaction."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def lock(self, provider: PaymentProvider) -> None:
-        """Until the end of the transaction nobody else works on this provider's events."""
+        """Lock the events of a provider until the end of the transaction."""
         statement = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
         await self._connection.execute(statement, (f"payments {provider}",))
 
-    async def keep(self, event: BillingEvent) -> bool:
-        """Whether it is new."""
+    async def add(self, event: BillingEvent) -> bool:
+        """False for a repetition."""
         facts = {
             "provider": event.provider,
             "id": event.id,
@@ -265,10 +259,10 @@ class BillingLedger:
             "related": event.related,
             "facts": json.dumps(event_to_json(event)),
         }
-        return (await self._connection.execute(_KEEP, facts)).rowcount == 1
+        return (await self._connection.execute(_ADD_EVENT, facts)).rowcount == 1
 
     async def reference(self, event: BillingEvent) -> str | None:
-        """Which subscription an event is about, itself or by a payment it shares with another."""
+        """The subscription of an event, named by it or by another event of the same payment."""
         if event.related is not None:
             given = {"provider": event.provider, "related": event.related}
             await self._connection.execute(_ADOPT, given)
@@ -279,7 +273,7 @@ class BillingLedger:
         rows = await (await self._connection.execute(_EVENTS, (provider, ref))).fetchall()
         return [event_from_row(row) for row in rows]
 
-    async def known(self, owner: SubscriptionOwner) -> bool:
+    async def owner_exists(self, owner: SubscriptionOwner) -> bool:
         given = {"user_id": owner.user_id, "account_id": owner.account_id}
         row = await (await self._connection.execute(_EXISTS, given)).fetchone()
         return row is not None and bool(row["found"])
@@ -287,80 +281,70 @@ class BillingLedger:
     async def subscribe(
         self, provider: PaymentProvider, ref: str, folded: FoldedSubscription
     ) -> int | None:
-        """The subscription as it stands now, its id; None, if there is no such plan."""
-        standing = folded.standing
+        """Write the subscription; returns its id, or None if the plan does not exist."""
+        state = folded.state
         facts: dict[str, Any] = {
             "user_id": folded.owner.user_id,
             "account_id": folded.owner.account_id,
             "provider": provider,
             "ref": ref,
-            "plan": standing.plan,
-            "status": standing.status,
-            "started_at": standing.started_at,
-            "renews_at": standing.renews_at,
-            "cancelled_at": standing.cancelled_at,
-            "expires_at": folded.served_until,
+            "plan": state.plan,
+            "status": state.status,
+            "started_at": state.started_at,
+            "renews_at": state.renews_at,
+            "cancelled_at": state.cancelled_at,
+            "expires_at": folded.active_until,
             "event_at": folded.event_at,
         }
         row = await (await self._connection.execute(_SUBSCRIBE, facts)).fetchone()
         return row["id"] if row else None
 
-    async def book(self, subscription: int, event: BillingEvent) -> None:
-        """The line of the books an event is, once."""
-        if event.money is None:
+    async def add_entry(self, subscription: int, event: BillingEvent) -> None:
+        """The transaction of an event, once."""
+        if event.entry is None:
             return
         line = (
             subscription,
             f"{event.provider}:{event.id}",
-            event.money.kind,
-            event.money.amount,
-            event.money.currency,
+            event.entry.kind,
+            event.entry.amount,
+            event.entry.currency,
             event.at,
         )
-        await self._connection.execute(_BOOK, line)
+        await self._connection.execute(_ADD_ENTRY, line)
 
-    async def applied(self, provider: PaymentProvider, ref: str, now: datetime) -> None:
+    async def mark_applied(self, provider: PaymentProvider, ref: str, now: datetime) -> None:
         await self._connection.execute(_APPLIED, (now, provider, ref))
 
-    async def failed(self, event: BillingEvent, reason: str) -> None:
+    async def mark_failed(self, event: BillingEvent, reason: str) -> None:
         await self._connection.execute(_ERROR, (reason, event.provider, event.id))
 
-    async def held(self, owner: SubscriptionOwner) -> list[HeldSubscription]:
-        """All subscriptions of somebody, those that are over too."""
+    async def subscriptions(self, owner: SubscriptionOwner) -> list[HeldSubscription]:
+        """All subscriptions of an owner, ended ones included."""
         given = {"user_id": owner.user_id, "account_id": owner.account_id}
-        rows = await (await self._connection.execute(_HELD, given)).fetchall()
+        rows = await (await self._connection.execute(_SUBSCRIPTIONS, given)).fetchall()
         return [
             HeldSubscription(**{**row, "status": SubscriptionStatus(row["status"])}) for row in rows
         ]
 
 
-# What was read from an event, as it is kept: JSON and back, the two side by side.
+_OWNER: Final = TypeAdapter(SubscriptionOwner | None)
+_STATE: Final = TypeAdapter(SubscriptionState | None)
+_ENTRY: Final = TypeAdapter(LedgerEntry | None)
 
 
 def event_to_json(event: BillingEvent) -> dict[str, Any]:
-    """The parts of an event that are there."""
-    facts: dict[str, Any] = {}
-    if event.owner is not None:
-        facts["owner"] = {"user_id": event.owner.user_id, "account_id": event.owner.account_id}
-    if event.standing is not None:
-        facts["standing"] = {
-            field.name: _written(getattr(event.standing, field.name))
-            for field in fields(SubscriptionState)
-        }
-    if event.money is not None:
-        money = event.money
-        facts["money"] = {
-            "kind": money.kind,
-            "amount": str(money.amount),
-            "currency": money.currency,
-        }
-    return facts
+    """Column `facts`."""
+    facts = {"owner": event.owner, "standing": event.state, "money": event.entry}
+    found: dict[str, Any] = to_jsonable_python(
+        {name: value for name, value in facts.items() if value is not None}
+    )
+    return found
 
 
 def event_from_row(row: Mapping[str, Any]) -> BillingEvent:
-    """An event as the database has it; what the provider sent along stays there."""
+    """Without the payload."""
     facts = row["facts"]
-    owner, standing, money = (facts.get(part) for part in ("owner", "standing", "money"))
     return BillingEvent(
         PaymentProvider(row["provider"]),
         row["provider_event_id"],
@@ -368,24 +352,7 @@ def event_from_row(row: Mapping[str, Any]) -> BillingEvent:
         row["kind"],
         row["ref"],
         row["related"],
-        None if owner is None else SubscriptionOwner(**owner),
-        None if standing is None else _standing(standing),
-        None
-        if money is None
-        else LedgerEntry(
-            TransactionKind(money["kind"]), Decimal(money["amount"]), money["currency"]
-        ),
+        _OWNER.validate_python(facts.get("owner")),
+        _STATE.validate_python(facts.get("standing")),
+        _ENTRY.validate_python(facts.get("money")),
     )
-
-
-def _standing(facts: Mapping[str, Any]) -> SubscriptionState:
-    moments = {name: _read(value) for name, value in facts.items() if name.endswith("_at")}
-    return SubscriptionState(SubscriptionStatus(facts["status"]), facts["plan"], **moments)
-
-
-def _written(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _read(value: str | None) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(value)

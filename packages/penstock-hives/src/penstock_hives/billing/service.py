@@ -1,4 +1,8 @@
-"""Plans and who has them. What providers of payments say is entered elsewhere (`payments`)."""
+"""Plans and subscriptions of users and accounts, and the events of payment providers.
+
+An event that cannot be applied yet, because the owner or the plan is unknown, is stored; the next
+event of the subscription applies it, too.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,12 @@ from penstock_hives.billing.models import (
 )
 from penstock_hives.billing.repository import BillingLedger, PlanRepository
 from penstock_hives.database import DatabasePool
-from penstock_hives.errors import FieldError, InvalidRequest, RequestConflict
-from penstock_hives.pagination import CursorPage, decode_cursor, paginate
+from penstock_hives.errors import RequestConflict, invalid_field, require_found
+from penstock_hives.pagination import CursorPage, decode_id, paginate
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_hives.people.repository import AuditRepository
+
+log = get_logger(__name__)
 
 
 class PlanService:
@@ -37,19 +43,18 @@ class PlanService:
             return await PlanRepository(connection).plans()
 
     async def subscriptions(self, caller: Caller, account: int | None) -> list[PlanSubscription]:
-        """One's own, or an account's."""
-        user = self._whose(caller, account)
+        """Of the caller, or of an account."""
+        user = self._owner(caller, account)
         async with self._pool.reading() as connection:
             return await PlanRepository(connection).subscriptions(user, account)
 
     async def transactions(
         self, caller: Caller, account: int | None, cursor: str | None, limit: int
     ) -> CursorPage[PaymentTransaction]:
-        user = self._whose(caller, account)
-        before = decode_cursor(cursor, int) or [None]
+        user = self._owner(caller, account)
         async with self._pool.reading() as connection:
             plans = PlanRepository(connection)
-            found = await plans.transactions(user, account, before[0], limit + 1)
+            found = await plans.transactions(user, account, decode_id(cursor), limit + 1)
         return paginate(found, limit, lambda each: [each.id])
 
     async def grant(
@@ -60,72 +65,57 @@ class PlanService:
         account: int | None,
         expires: datetime | None,
     ) -> PlanSubscription:
-        """By hand, to a user or to an account."""
+        """By an operator, to a user or an account."""
         caller.require(AppPermission.GRANT_PLANS)
         if (user is None) == (account is None):
-            raise InvalidRequest(
-                "to whom?", [FieldError("user_id", "is given, or account_id, not both")]
-            )
+            raise invalid_field("user_id", "or account_id must be given, not both")
         async with self._pool.transaction() as connection:
             plans = PlanRepository(connection)
             ref = f"manual-{uuid.uuid4()}"
             number = await plans.grant(plan, user, account, ref, expires)
             if number is None:
-                raise InvalidRequest(
-                    "no such plan", [FieldError("plan", f"{plan!r} is none for them")]
-                )
+                raise invalid_field("plan", f"must be a plan for this owner, got {plan!r}")
             await AuditRepository(connection).record(
                 caller, "grant", "subscription", number, account, {"plan": plan}
             )
-            made = await plans.subscription(number)
-        assert made is not None
-        return made
+            return require_found(await plans.subscription(number), f"subscription {number}")
 
     async def cancel(self, caller: Caller, subscription: int) -> PlanSubscription:
-        """It runs to the end of what was paid for. Others' than our own are cancelled where they
-        were bought: we would only pretend."""
+        """Ends after the paid period. Subscriptions of a store are cancelled there."""
         async with self._pool.transaction() as connection:
             plans = PlanRepository(connection)
             held = await plans.subscription(subscription, lock=True)
-            mine = held is not None and (
+            own = held is not None and (
                 caller.may(AppPermission.READ_BILLING, held.account_id)
                 if held.account_id is not None
                 else held.user_id == caller.id
             )
-            if held is None or not (mine or caller.may(AppPermission.GRANT_PLANS)):
-                raise NotFound(f"you have no subscription {subscription}")
+            if held is None or not (own or caller.may(AppPermission.GRANT_PLANS)):
+                raise NotFound(f"subscription {subscription} not found")
             if held.provider not in ("manual", "test"):
-                raise RequestConflict(f"it is cancelled where it was bought: {held.provider}")
+                raise RequestConflict(
+                    f"cancel the subscription where it was bought: {held.provider}"
+                )
             if held.status not in ("active", "trial", "past_due"):
-                raise RequestConflict(f"it is {held.status} already")
+                raise RequestConflict(f"the subscription is {held.status}")
             await plans.cancel(subscription, self._clock())
             await AuditRepository(connection).record(
                 caller, "cancel", "subscription", subscription, held.account_id
             )
-            made = await plans.subscription(subscription)
-        assert made is not None
-        return made
+            found = await plans.subscription(subscription)
+            return require_found(found, f"subscription {subscription}")
 
-    def _whose(self, caller: Caller, account: int | None) -> int | None:
+    def _owner(self, caller: Caller, account: int | None) -> int | None:
         if account is None:
             return caller.known
         caller.require(AppPermission.READ_BILLING, account)
         return None
 
 
-# What becomes of an event: kept once, folded with the others, and written down.
-#
-# An event that cannot be applied yet, because nobody has said whose the subscription is or there is
-# no such plan, is kept all the same: the provider is told that we have it, and the next event about
-# that subscription takes it along.
-
-log = get_logger(__name__)
-
-
 class EventOutcome(StrEnum):
     APPLIED = "applied"
-    SEEN = "seen"  #: it was here before; nothing changed
-    WAITING = "waiting"  #: kept until more is known
+    SEEN = "seen"  #: a repetition
+    WAITING = "waiting"  #: stored until more is known
 
 
 class PaymentService:
@@ -137,38 +127,38 @@ class PaymentService:
 
     async def apply(self, event: BillingEvent) -> EventOutcome:
         async with self._pool.transaction() as connection:
-            books = BillingLedger(connection)
-            await books.lock(event.provider)
-            if not await books.keep(event):
+            ledger = BillingLedger(connection)
+            await ledger.lock(event.provider)
+            if not await ledger.add(event):
                 return EventOutcome.SEEN
-            return await self._fold(books, event)
+            return await self._fold(ledger, event)
 
     async def entitlement(self, owner: SubscriptionOwner) -> Entitlement:
-        """What somebody may use, whoever they pay for it."""
+        """Merged from the subscriptions with all providers."""
         async with self._pool.reading() as connection:
-            held = await BillingLedger(connection).held(owner)
+            held = await BillingLedger(connection).subscriptions(owner)
         otherwise = "free" if owner.user_id is not None else "business_free"
         return merge_entitlement(held, self._clock(), otherwise)
 
-    async def _fold(self, books: BillingLedger, event: BillingEvent) -> EventOutcome:
-        ref = await books.reference(event)
+    async def _fold(self, ledger: BillingLedger, event: BillingEvent) -> EventOutcome:
+        ref = await ledger.reference(event)
         if ref is None:
             return EventOutcome.WAITING
-        events = await books.events(event.provider, ref)
+        events = await ledger.events(event.provider, ref)
         folded = fold_events(events)
         if folded is None:
             return EventOutcome.WAITING
-        if not await books.known(folded.owner):
-            return await self._wait(books, event, "there is no such user or account")
-        subscription = await books.subscribe(event.provider, ref, folded)
+        if not await ledger.owner_exists(folded.owner):
+            return await self._wait(ledger, event, "the user or account does not exist")
+        subscription = await ledger.subscribe(event.provider, ref, folded)
         if subscription is None:
-            return await self._wait(books, event, f"there is no plan {folded.standing.plan}")
+            return await self._wait(ledger, event, f"plan {folded.state.plan} does not exist")
         for each in events:
-            await books.book(subscription, each)
-        await books.applied(event.provider, ref, self._clock())
+            await ledger.add_entry(subscription, each)
+        await ledger.mark_applied(event.provider, ref, self._clock())
         return EventOutcome.APPLIED
 
-    async def _wait(self, books: BillingLedger, event: BillingEvent, reason: str) -> EventOutcome:
-        log.warning("payment event waits", provider=event.provider, id=event.id, reason=reason)
-        await books.failed(event, reason)
+    async def _wait(self, ledger: BillingLedger, event: BillingEvent, reason: str) -> EventOutcome:
+        log.warning("billing event pending", provider=event.provider, id=event.id, reason=reason)
+        await ledger.mark_failed(event, reason)
         return EventOutcome.WAITING

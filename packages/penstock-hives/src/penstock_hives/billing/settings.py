@@ -1,4 +1,4 @@
-"""Which providers an installation takes payments from; what is missing is not there."""
+"""Settings of payment providers; providers without settings are disabled."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class PaymentSettings(BaseSettings):
     )
 
     stripe_secrets: list[SecretStr] = []
-    """What Stripe signs webhooks with (`whsec_…`), several while one is being replaced."""
+    """Secrets of Stripe's webhooks (`whsec_…`); several during a rotation."""
     apple_bundle: str | None = None
-    """The bundle id of the app in the App Store."""
+    """The bundle id of the app."""
     apple_id: int | None = None
-    """The app's number there; needed in production."""
+    """The id of the app in the App Store; required in production."""
     apple_environment: str = "Production"
     """Production or Sandbox."""
     apple_roots: list[Path] = []
     """Apple's root certificates, DER files."""
     plans: dict[str, str] = Field(default_factory=dict)
-    """Our plans by providers' prices and products, where these are not named like them."""
+    """Plans by prices and products of the providers, unless they have the names of plans."""
     test: bool = True
-    """Whether the test provider is there; in production it never is."""
+    """Whether the test provider is enabled; never in production."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PaymentProviders:
 
 
 def open_providers(settings: PaymentSettings, *, production: bool) -> PaymentProviders:
-    """Those that are set up; what another's library weighs is loaded with them."""
+    """The configured ones; their libraries are loaded only then."""
     return PaymentProviders(
         _stripe(settings),
         _apple(settings, production=production),

@@ -1,10 +1,7 @@
-"""Stripe's webhooks: the signature checked over the bytes that came, then read as an
-`BillingEvent`.
+"""Webhooks of Stripe: signature check over the raw bytes, and decoding to a `BillingEvent`.
 
-Signatures bear the time they were made, and Stripe signs every attempt anew: a webhook that was
-recorded and is sent again later is refused. Several secrets may be good at a time, so that one can
-be rotated. Whose a subscription is comes from the metadata we give a checkout (`user_id` or
-`account_id`), which Stripe hands on.
+Signatures contain their time, so replayed webhooks are refused. Several secrets may be valid, for
+rotation. The owner is in the metadata of the checkout (`user_id` or `account_id`).
 """
 
 from __future__ import annotations
@@ -27,8 +24,9 @@ from penstock_hives.billing.models import (
     WebhookRefused,
     amount_of,
 )
+from penstock_hives.encoding import from_unix
 
-#: How old a signature may be, in seconds.
+#: The maximum age of a signature, in seconds.
 TOLERANCE: Final = 300
 _STATUSES: Final = {
     "trialing": SubscriptionStatus.TRIAL,
@@ -37,18 +35,18 @@ _STATUSES: Final = {
     "unpaid": SubscriptionStatus.PAST_DUE,
     "paused": SubscriptionStatus.EXPIRED,
     "canceled": SubscriptionStatus.EXPIRED,
-    "incomplete": None,  # the first payment has not come: nothing was bought yet
+    "incomplete": None,  # nothing was paid yet
     "incomplete_expired": None,
 }
 Object = Mapping[str, Any]
 
 
 class StripeWebhooks:
-    """Reads webhooks that one of the secrets has signed; `plans` names ours by Stripe's prices."""
+    """`plans` maps prices of Stripe to our plans."""
 
     def __init__(self, secrets: Sequence[str], plans: Mapping[str, str]) -> None:
         if not secrets:
-            raise ValueError("there is no secret to check Stripe's signatures with")
+            raise ValueError("no secret for Stripe's signatures")
         self._secrets = tuple(secrets)
         self._plans = plans
 
@@ -58,13 +56,13 @@ class StripeWebhooks:
             document = json.loads(body)
             return self._event(document)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise WebhookRefused(f"this is no event of Stripe's: {error!r}") from error
+            raise WebhookRefused(f"not a Stripe event: {error!r}") from error
 
     def _check(self, body: bytes, signature: str | None) -> None:
-        reason = "it has no signature"
+        reason = "no signature"
         for secret in self._secrets:
             try:
-                # Typed as if it had been decoded already; it takes the bytes that were signed.
+                # The library signs text.
                 stripe.WebhookSignature.verify_header(body.decode(), signature, secret, TOLERANCE)
             except (stripe.SignatureVerificationError, ValueError) as error:
                 reason = str(error).partition("\n")[0]
@@ -78,7 +76,7 @@ class StripeWebhooks:
         event = BillingEvent(
             PaymentProvider.STRIPE,
             str(document["id"]),
-            _moment(document["created"]),
+            datetime.fromtimestamp(document["created"], UTC),
             name,
             payload=document,
         )
@@ -98,30 +96,30 @@ class StripeWebhooks:
     def _subscription(self, event: BillingEvent, thing: Object) -> BillingEvent:
         item = thing["items"]["data"][0]
         status = _STATUSES[thing["status"]]
-        end = _moment_or_none(item.get("current_period_end") or thing.get("current_period_end"))
-        cancelled = _moment_or_none(thing.get("canceled_at"))
-        ended = _moment_or_none(thing.get("ended_at"))
+        end = from_unix(item.get("current_period_end") or thing.get("current_period_end"))
+        cancelled = from_unix(thing.get("canceled_at"))
+        ended = from_unix(thing.get("ended_at"))
         if status in (SubscriptionStatus.ACTIVE, SubscriptionStatus.TRIAL) and thing.get(
             "cancel_at_period_end"
         ):
             status = SubscriptionStatus.CANCELLED
         over = status is SubscriptionStatus.EXPIRED
-        standing = status and SubscriptionState(
+        state = status and SubscriptionState(
             status,
             self._plan(item["price"]),
-            _moment_or_none(thing.get("start_date")),
+            from_unix(thing.get("start_date")),
             None if over or status is SubscriptionStatus.CANCELLED else end,
             cancelled,
             (ended or event.at) if over else end,
         )
-        money = None
+        entry = None
         if event.name == "customer.subscription.deleted":
-            money = LedgerEntry(TransactionKind.EXPIRE, currency=_currency(item["price"]))
+            entry = LedgerEntry(TransactionKind.EXPIRE, currency=_currency(item["price"]))
         owner = SubscriptionOwner.of(thing.get("metadata") or {})
-        return _with(event, ref=str(thing["id"]), owner=owner, standing=standing, money=money)
+        return _with(event, ref=str(thing["id"]), owner=owner, state=state, entry=entry)
 
     def _plan(self, price: Object) -> str | None:
-        """By the price's id, by its lookup key, or as the key itself when it names a plan."""
+        """By the id or lookup key of the price; else the lookup key is the plan."""
         key = price.get("lookup_key")
         return self._plans.get(str(price["id"])) or self._plans.get(str(key)) or key
 
@@ -141,24 +139,24 @@ def _invoice(event: BillingEvent, thing: Object) -> BillingEvent:
     first = thing.get("billing_reason") == "subscription_create"
     kind = TransactionKind.PURCHASE if first else TransactionKind.RENEWAL
     currency = str(thing["currency"]).upper()
-    money = LedgerEntry(kind, amount_of(int(thing["amount_paid"]), currency), currency)
+    entry = LedgerEntry(kind, amount_of(int(thing["amount_paid"]), currency), currency)
     owner = SubscriptionOwner.of(parent.get("metadata") or {})
     return _with(
-        event, ref=str(ref) if ref else None, related=_payment(thing), owner=owner, money=money
+        event, ref=str(ref) if ref else None, related=_payment(thing), owner=owner, entry=entry
     )
 
 
 def _refund(event: BillingEvent, thing: Object) -> BillingEvent:
     currency = str(thing["currency"]).upper()
-    money = LedgerEntry(
+    entry = LedgerEntry(
         TransactionKind.REFUND, amount_of(int(thing["amount_refunded"]), currency), currency
     )
     ref = (thing.get("metadata") or {}).get("subscription")
-    return _with(event, ref=ref, related=_payment(thing), money=money)
+    return _with(event, ref=ref, related=_payment(thing), entry=entry)
 
 
 def _payment(thing: Object) -> str | None:
-    """What an invoice and the charge that was paid for it have in common."""
+    """The id that an invoice and its charge share."""
     listed = ((thing.get("payments") or {}).get("data") or [{}])[0].get("payment") or {}
     found = thing.get("payment_intent") or listed.get("payment_intent")
     return str(found) if found else None
@@ -172,11 +170,3 @@ def _with(event: BillingEvent, **facts: Any) -> BillingEvent:
 
 def _currency(price: Object) -> str:
     return str(price.get("currency") or "eur").upper()
-
-
-def _moment(value: Any) -> datetime:
-    return datetime.fromtimestamp(int(value), UTC)
-
-
-def _moment_or_none(value: Any) -> datetime | None:
-    return None if value is None else _moment(value)

@@ -1,14 +1,13 @@
-"""Deals: found and used by people, made by businesses."""
+"""Deals: for everybody, for the caller, and for the business that offers them."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from penstock_hives.api.dependencies import Reader, ResourcesDep, ServicesDep, require_permission
+from penstock_hives.api.dependencies import PlaceOwner, Reader, ServicesDep, require_permission
 from penstock_hives.api.fields import (
     Identifier,
     LongText,
@@ -21,12 +20,12 @@ from penstock_hives.api.fields import (
 from penstock_hives.api.idempotency import IdempotentRoute
 from penstock_hives.api.responses import (
     PUBLIC,
-    Cursor,
     IfMatch,
     Limit,
     Page,
+    Paging,
+    PublicRoute,
     etag_response,
-    read_from_cache,
 )
 from penstock_hives.deals.models import (
     Deal,
@@ -34,13 +33,14 @@ from penstock_hives.deals.models import (
     DealEffect,
     DealKind,
     DealPreference,
+    DealQuery,
     RecommendedDeal,
 )
 from penstock_hives.people.permissions import AppPermission, Caller
 
 router = APIRouter(route_class=IdempotentRoute, tags=["deals"])
+public_router = APIRouter(route_class=PublicRoute, tags=["deals"])
 
-Keeper = Annotated[Caller, Depends(require_permission(AppPermission.OWN_PLACES))]
 Redeemer = Annotated[Caller, Depends(require_permission(AppPermission.REDEEM_DEALS))]
 Seller = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_DEALS))]
 
@@ -70,7 +70,7 @@ class DealEdit(RequestBody):
 
 
 class DealPreferenceEdit(RequestBody):
-    """Which deals you want to hear of; empty lists mean any."""
+    """Which deals you prefer; empty lists mean any."""
 
     kinds: Annotated[tuple[DealKind, ...], Field(max_length=10)] = ()
     hive_types: Annotated[tuple[Identifier, ...], Field(max_length=50)] = ()
@@ -80,69 +80,46 @@ class DealPreferenceEdit(RequestBody):
     expiry_hours: Annotated[
         tuple[Annotated[int, Field(ge=1, le=336)], ...], Field(max_length=5)
     ] = (24, 2)
-    """How long before its end you are reminded of a deal."""
+    """Hours before its end at which you are reminded of a deal."""
 
 
 class DealActivity(RequestBody):
     action: Literal["shown", "opened", "dismissed"]
 
 
-@router.get("/deals", response_model=Page[Deal])
+@public_router.get("/deals", response_model=Page[Deal])
 async def list_deals(
-    request: Request,
-    caller: Reader,
-    context: ResourcesDep,
-    kind: DealKind | None = None,
-    expiring_within_h: Annotated[float | None, Query(gt=0, le=8784)] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    request: Request, caller: Reader, services: ServicesDep, query: Annotated[DealQuery, Query()]
 ) -> Response:
-    """Deals that can be used now, the first to end first."""
-    if (answer := await read_from_cache(context.public, caller, request)) is not None:
-        return answer
-    within = None if expiring_within_h is None else timedelta(hours=expiring_within_h)
-    found = await context.services.deals.active(
-        kind=kind, within=within, cursor=cursor, limit=limit
-    )
-    return etag_response(request, found, PUBLIC)
+    """Valid deals, sorted by their end."""
+    return etag_response(request, await services.deals.active(query), PUBLIC)
 
 
-@router.get("/deals/daily", response_model=Page[Deal])
+@public_router.get("/deals/daily", response_model=Page[Deal])
 async def daily_deals(
-    request: Request,
-    caller: Reader,
-    context: ResourcesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    request: Request, caller: Reader, services: ServicesDep, query: Paging
 ) -> Response:
-    """Today's."""
-    if (answer := await read_from_cache(context.public, caller, request)) is not None:
-        return answer
-    found = await context.services.deals.active(kind=DealKind.DAILY, cursor=cursor, limit=limit)
-    return etag_response(request, found, PUBLIC)
+    """Valid daily deals."""
+    daily = DealQuery(kind=DealKind.DAILY, **query.model_dump())
+    return etag_response(request, await services.deals.active(daily), PUBLIC)
 
 
-@router.get("/deals/{deal}", response_model=Deal)
+@public_router.get("/deals/{deal}", response_model=Deal)
 async def get_deal(
-    request: Request, deal: PathId, caller: Reader, context: ResourcesDep
+    request: Request, deal: PathId, caller: Reader, services: ServicesDep
 ) -> Response:
-    if (answer := await read_from_cache(context.public, caller, request)) is not None:
-        return answer
-    return etag_response(request, await context.services.deals.get(deal), PUBLIC)
+    return etag_response(request, await services.deals.get(deal), PUBLIC)
 
 
-@router.get("/hives/{hive}/deals", response_model=Page[Deal])
+@public_router.get("/hives/{hive}/deals", response_model=Page[Deal])
 async def deals_of_hive(
     request: Request,
     hive: PathId,
     caller: Reader,
-    context: ResourcesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    services: ServicesDep,
+    query: Paging,
 ) -> Response:
-    if (answer := await read_from_cache(context.public, caller, request)) is not None:
-        return answer
-    found = await context.services.deals.active(hive=hive, cursor=cursor, limit=limit)
+    found = await services.deals.active(DealQuery(**query.model_dump()), hive=hive)
     return etag_response(request, found, PUBLIC)
 
 
@@ -150,67 +127,63 @@ async def deals_of_hive(
 async def note_deal(
     deal: PathId, body: DealActivity, caller: Reader, services: ServicesDep
 ) -> None:
-    """That a deal was shown, opened or dismissed."""
-    await services.deals.note(caller, deal, DealAction(body.action))
+    """Record that a deal was shown, opened or dismissed."""
+    await services.deals.record(caller, deal, DealAction(body.action))
 
 
 @router.post("/deals/{deal}/redeem", status_code=204)
 async def redeem_deal(deal: PathId, caller: Redeemer, services: ServicesDep) -> None:
-    """Once for each user, and no more often than the deal allows."""
-    await services.deals.note(caller, deal, DealAction.REDEEMED)
+    """Once per user, within the limit of the deal."""
+    await services.deals.record(caller, deal, DealAction.REDEEMED)
 
 
 @router.get("/me/deals/favourites", response_model=Page[Deal])
 async def favourite_deals(
     request: Request,
-    caller: Keeper,
+    caller: PlaceOwner,
     services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    query: Paging,
 ) -> Response:
     """Deals of your favourite hives."""
-    found = await services.deals.active(favourites_of=caller, cursor=cursor, limit=limit)
+    found = await services.deals.active(DealQuery(**query.model_dump()), favourites_of=caller)
     return etag_response(request, found)
 
 
 @router.get("/me/deals/recommended")
 async def recommended_deals(
-    caller: Keeper, services: ServicesDep, limit: Limit = 20
+    caller: PlaceOwner, services: ServicesDep, limit: Limit = 20
 ) -> list[RecommendedDeal]:
-    """Chosen by what you prefer and did, and by what is liked."""
+    """By your preferences and activity, and by popularity."""
     return await services.deals.recommended(caller, limit)
 
 
 @router.get("/me/deal-preferences", tags=["notifications"])
-async def get_preference(caller: Keeper, services: ServicesDep) -> DealPreference:
+async def get_preference(caller: PlaceOwner, services: ServicesDep) -> DealPreference:
     return await services.deals.preference(caller)
 
 
 @router.put("/me/deal-preferences", tags=["notifications"])
 async def set_preference(
-    body: DealPreferenceEdit, caller: Keeper, services: ServicesDep
+    body: DealPreferenceEdit, caller: PlaceOwner, services: ServicesDep
 ) -> DealPreference:
     return await services.deals.prefer(caller, DealPreference(**body.model_dump()))
 
 
 @router.get("/hives/{hive}/all-deals", response_model=Page[Deal], tags=["business"])
 async def all_deals_of_hive(
-    request: Request,
-    hive: PathId,
-    caller: Seller,
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    request: Request, hive: PathId, caller: Seller, services: ServicesDep, page: Paging
 ) -> Response:
-    """Drafts and past ones too, the newest first."""
-    return etag_response(request, await services.deals.of_hive(caller, hive, cursor, limit))
+    """All deals, drafts and past ones included, the newest first."""
+    return etag_response(
+        request, await services.deals.of_hive(caller, hive, page.cursor, page.limit)
+    )
 
 
 @router.post("/hives/{hive}/deals", status_code=201, tags=["business"])
 async def make_deal(
     hive: PathId, body: NewDeal, caller: Seller, services: ServicesDep, response: Response
 ) -> Deal:
-    """A daily deal is for one day, others for a year at most."""
+    """A daily deal lasts one day, others a year at most."""
     made = await services.deals.make(caller, hive, body.model_dump(mode="python"))
     response.headers["Location"] = f"/v1/deals/{made.id}"
     return made
@@ -220,7 +193,7 @@ async def make_deal(
 async def get_own_deal(
     request: Request, deal: PathId, caller: Seller, services: ServicesDep
 ) -> Response:
-    """Whatever its status; its ETag goes into If-Match."""
+    """In any status; pass its ETag as If-Match."""
     return etag_response(request, await services.deals.own(caller, deal))
 
 
@@ -243,5 +216,5 @@ async def withdraw_deal(deal: PathId, caller: Seller, services: ServicesDep) -> 
 
 @router.get("/deals/{deal}/effect", tags=["business", "analytics"])
 async def deal_effect(deal: PathId, caller: Seller, services: ServicesDep) -> DealEffect:
-    """What people did with it; and by the last night, visits against the same weekdays before."""
+    """What people did with it; visits compared with the same weekdays before, as of last night."""
     return await services.deals.effect(caller, deal)

@@ -1,10 +1,14 @@
-"""Deals: what a hive offers for a time, and which of them somebody wants to hear of."""
+"""Deals of hives, what people did with them, and which deals a user prefers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+
+from pydantic import Field
+
+from penstock_hives.queries import PageQuery
 
 
 class DealKind(StrEnum):
@@ -14,10 +18,16 @@ class DealKind(StrEnum):
     EVENT = "event"
 
 
+class DealQuery(PageQuery):
+    kind: DealKind | None = None
+    expiring_within_h: float | None = Field(default=None, gt=0, le=8784)
+    """Hours."""
+
+
 class DealStatus(StrEnum):
-    DRAFT = "draft"  #: seen by the business only
+    DRAFT = "draft"  #: visible to the business only
     PUBLISHED = "published"
-    WITHDRAWN = "withdrawn"  #: taken back before its time
+    WITHDRAWN = "withdrawn"  #: ended early by the business
 
 
 class DealAction(StrEnum):
@@ -53,18 +63,18 @@ class RecommendedDeal:
 
 @dataclass(frozen=True, slots=True)
 class DealEffect:
-    """What came of a deal: what people did with it, and as of the last night how many came a day
-    while it ran, beside those of the same weekdays before. None of what no night knows yet."""
+    """What people did with a deal, and its effect as of the last night: visits a day while it ran,
+    compared with the same weekdays before. None: not computed yet."""
 
     deal_id: int
     shown: int
     opened: int
     redeemed: int
-    day: date | None  #: up to which it is
-    days: int  #: it has run, whole ones
+    day: date | None  #: the last day included
+    days: int  #: whole days the deal has run
     visits_a_day: float | None
     expected_a_day: float | None
-    lift: float | None  #: what came on top, as a share of what was expected
+    lift: float | None  #: additional visits, as a share of the expected ones
 
 
 @dataclass(frozen=True, slots=True)

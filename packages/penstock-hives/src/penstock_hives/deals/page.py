@@ -1,4 +1,4 @@
-"""`/hives/deals`: deals of a business, and what came of each."""
+"""`/hives/deals`: the deals of a business and their effects."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from penstock_hives.web import components
 from penstock_hives.web.context import DashboardContext
 from penstock_store.dashboard.pages import PageRequest
 
-#: Of each hive, the newest.
+#: The newest of each hive.
 _SHOWN = 10
 
 
-async def draw_deals(office: DashboardContext, visit: PageRequest) -> None:
+async def draw_deals(context: DashboardContext, visit: PageRequest) -> None:
     ui.add_head_html(components.STYLES)
-    desk = await office.desk(visit)
+    view = await context.account_view(visit)
     with ui.element("div").classes("h-head"):
-        components.choose_account(desk, "/hives/deals")
-    with components.card("Deals and what came of them"):
-        await draw_effects(office, desk.caller, desk.hives)
+        components.choose_account(view, "/hives/deals")
+    with components.card("Deals and their effects"):
+        await draw_effects(context, view.caller, view.hives)
 
 
 async def draw_effects(
-    office: DashboardContext, caller: Caller, hives: Sequence[HiveSettings]
+    context: DashboardContext, caller: Caller, hives: Sequence[HiveSettings]
 ) -> None:
-    deals = office.services.deals
+    deals = context.services.deals
     found = [
         (hive, deal, await deals.effect(caller, deal.id))
         for hive in hives
         for deal in (await deals.of_hive(caller, hive.id, None, _SHOWN)).items
     ]
     if not found:
-        about = "A deal brings people when it is quiet; make one through the API."
+        about = "Create deals with the API."
         components.empty_state("local_offer", "No deals yet", about)
         return
     columns = ["Deal", "Place", "Until", "Opened:", "Redeemed:", "Visitors a day:", "On top:"]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from penstock_hives import database
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, fetch_all, fetch_one, insert_row, update_row
 from penstock_hives.deals.models import Deal, DealEffect, DealPreference, RecommendedDeal
 from penstock_hives.places.repository import ACTIVE_DEAL, DEAL_COLUMNS, VISIBLE_HIVE
 
@@ -85,7 +84,7 @@ class DealRepository:
             "after_id": None if after is None else after[1],
             "limit": limit,
         }
-        return [Deal(**row) async for row in await self._connection.execute(_ACTIVE, given)]
+        return await fetch_all(self._connection, Deal, _ACTIVE, given)
 
     async def get(self, deal: int, *, lock: bool = False) -> tuple[Deal, int] | None:
         """With the account it belongs to."""
@@ -102,30 +101,24 @@ class DealRepository:
     async def visible(self, deal: int, now: datetime) -> Deal | None:
         statement = f"{_FROM} WHERE d.id = %(deal)s AND {ACTIVE_DEAL} AND {VISIBLE_HIVE}"
         given = {"deal": deal, "now": now}
-        row = await (await self._connection.execute(statement, given)).fetchone()
-        return None if row is None else Deal(**row)
+        return await fetch_one(self._connection, Deal, statement, given)
 
     async def of_hive(self, hive: int, before: int | None, limit: int) -> list[Deal]:
-        """All of them, the newest first, as the business sees them."""
+        """All deals, the newest first."""
         statement = f"""
             {_FROM} WHERE d.hive_id = %(hive)s AND (%(before)s::bigint IS NULL OR d.id < %(before)s)
             ORDER BY d.id DESC LIMIT %(limit)s
         """
         given = {"hive": hive, "before": before, "limit": limit}
-        return [Deal(**row) async for row in await self._connection.execute(statement, given)]
+        return await fetch_all(self._connection, Deal, statement, given)
 
     async def add(self, values: Mapping[str, Any]) -> int:
-        row = await (
-            await self._connection.execute(database.insert("deal", values), values)
-        ).fetchone()
-        assert row is not None
-        return int(row["id"])
+        return await insert_row(self._connection, "deal", values)
 
     async def change(self, deal: int, values: Mapping[str, Any]) -> None:
-        if values:
-            await self._connection.execute(database.update("deal", values, deal), values)
+        await update_row(self._connection, "deal", deal, values)
 
-    async def note(self, deal: int, user: int | None, kind: str, now: datetime) -> None:
+    async def record(self, deal: int, user: int | None, kind: str, now: datetime) -> None:
         statement = "INSERT INTO deal_event (deal_id, user_id, kind, at) VALUES (%s, %s, %s, %s)"
         await self._connection.execute(statement, (deal, user, kind, now))
 
@@ -137,7 +130,7 @@ class DealRepository:
         return await found.fetchone() is not None
 
     async def redeem(self, deal: int, now: datetime) -> bool:
-        """Whether it could still be used, and now has been once more."""
+        """False if the deal is not valid any more."""
         given = {"deal": deal, "now": now}
         return (await self._connection.execute(_REDEEM, given)).rowcount == 1
 
@@ -150,8 +143,7 @@ class DealRepository:
         return []
 
     async def effect(self, deal: int) -> DealEffect | None:
-        row = await (await self._connection.execute(_EFFECT, {"deal": deal})).fetchone()
-        return None if row is None else DealEffect(**row)
+        return await fetch_one(self._connection, DealEffect, _EFFECT, {"deal": deal})
 
     async def preference(self, user: int) -> DealPreference:
         statement = """

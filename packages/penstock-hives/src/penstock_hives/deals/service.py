@@ -1,4 +1,4 @@
-"""Deals: made by businesses, found and used by people."""
+"""Deals: search, administration by businesses, redemption and preferences."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from penstock.core.errors import NotFound
-from penstock_hives.database import Connection, DatabasePool
+from penstock_hives.database import DatabasePool
 from penstock_hives.deals.models import (
     Deal,
     DealAction,
     DealEffect,
     DealPreference,
+    DealQuery,
     DealStatus,
     RecommendedDeal,
 )
 from penstock_hives.deals.repository import DealRepository
 from penstock_hives.encoding import check_if_match
-from penstock_hives.errors import FieldError, InvalidRequest, RequestConflict
-from penstock_hives.pagination import CursorPage, decode_cursor, paginate
+from penstock_hives.errors import RequestConflict, invalid_field, require_found
+from penstock_hives.occupancy.service import require_owned_hive
+from penstock_hives.pagination import (
+    CursorPage,
+    decode_cursor,
+    decode_id,
+    invalid_cursor,
+    paginate,
+)
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_hives.people.repository import AuditRepository
-from penstock_hives.places.repository import HiveRepository
 
-#: A daily deal is for one day, whichever hours that has.
-_A_DAY: Final = timedelta(hours=26)
+#: A local day, with the change of the clock.
+_MAX_DAILY: Final = timedelta(hours=26)
 _LONGEST: Final = timedelta(days=366)
 
 
@@ -35,54 +42,45 @@ class DealService:
         self._clock = clock
 
     async def active(
-        self,
-        *,
-        hive: int | None = None,
-        kind: str | None = None,
-        within: timedelta | None = None,
-        favourites_of: Caller | None = None,
-        cursor: str | None = None,
-        limit: int = 50,
+        self, query: DealQuery, hive: int | None = None, favourites_of: Caller | None = None
     ) -> CursorPage[Deal]:
-        """Those that can be used now, the first to end first."""
+        """Valid deals, sorted by their end."""
         user = None if favourites_of is None else favourites_of.known
+        hours = query.expiring_within_h
         async with self._pool.reading() as connection:
             found = await DealRepository(connection).active(
                 self._clock(),
                 hive=hive,
-                kind=kind,
-                within=within,
+                kind=query.kind,
+                within=None if hours is None else timedelta(hours=hours),
                 favourites_of=user,
-                after=_after(cursor),
-                limit=limit + 1,
+                after=_after(query.cursor),
+                limit=query.limit + 1,
             )
-        return paginate(found, limit, lambda deal: (deal.expires_at.isoformat(), deal.id))
+        return paginate(found, query.limit, lambda deal: (deal.expires_at.isoformat(), deal.id))
 
     async def get(self, deal: int) -> Deal:
         async with self._pool.reading() as connection:
             found = await DealRepository(connection).visible(deal, self._clock())
-        if found is None:
-            raise NotFound(f"there is no deal {deal} at the moment")
-        return found
+        return require_found(found, f"deal {deal}")
 
     async def of_hive(
         self, caller: Caller, hive: int, cursor: str | None, limit: int
     ) -> CursorPage[Deal]:
-        """All of a hive's, as its business sees them: drafts and past ones too."""
-        before = decode_cursor(cursor, int) or [None]
+        """All deals, drafts and past ones included."""
         async with self._pool.reading() as connection:
-            await _account_of(connection, caller, hive)
-            found = await DealRepository(connection).of_hive(hive, before[0], limit + 1)
+            await require_owned_hive(connection, caller, hive, AppPermission.EDIT_DEALS)
+            found = await DealRepository(connection).of_hive(hive, decode_id(cursor), limit + 1)
         return paginate(found, limit, lambda deal: [deal.id])
 
     async def make(self, caller: Caller, hive: int, values: Mapping[str, Any]) -> Deal:
         async with self._pool.transaction() as connection:
-            account = await _account_of(connection, caller, hive)
+            account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_DEALS)
             self._check(values["kind"], values["starts_at"], values["expires_at"])
             deals = DealRepository(connection)
             number = await deals.add({**values, "hive_id": hive})
             await AuditRepository(connection).record(caller, "make", "deal", number, account)
-            return _there(await deals.get(number), number)[0]
+            return require_found(await deals.get(number), f"deal {number}")[0]
 
     async def edit(
         self, caller: Caller, deal: int, values: Mapping[str, Any], seen: str | None
@@ -96,15 +94,15 @@ class DealService:
             self._check(kind, *times)
             most = values.get("max_redemptions", held.max_redemptions)
             if most is not None and most < held.redemptions:
-                raise RequestConflict(f"it has been redeemed {held.redemptions} times already")
+                raise RequestConflict(f"deal {deal} was redeemed {held.redemptions} times already")
             await deals.change(deal, values)
             await AuditRepository(connection).record(
                 caller, "edit", "deal", deal, account, {"fields": sorted(values)}
             )
-            return _there(await deals.get(deal), deal)[0]
+            return require_found(await deals.get(deal), f"deal {deal}")[0]
 
     async def own(self, caller: Caller, deal: int) -> Deal:
-        """As its business sees it, whatever its status."""
+        """For its business, in any status."""
         async with self._pool.reading() as connection:
             held, _ = await self._mine(DealRepository(connection), caller, deal, lock=False)
         return held
@@ -116,19 +114,19 @@ class DealService:
             await deals.change(deal, {"status": DealStatus.WITHDRAWN.value})
             await AuditRepository(connection).record(caller, "withdraw", "deal", deal, account)
 
-    async def note(self, caller: Caller, deal: int, action: DealAction) -> None:
-        """What somebody did with a deal they can see. Redeeming is counted, and once each."""
+    async def record(self, caller: Caller, deal: int, action: DealAction) -> None:
+        """An action on a visible deal; each user can redeem a deal once."""
         now = self._clock()
         async with self._pool.transaction() as connection:
             deals = DealRepository(connection)
             if action is DealAction.REDEEMED:
                 if await deals.redeemed(deal, caller.known):
-                    raise RequestConflict("you have redeemed this deal already")
+                    raise RequestConflict(f"you have redeemed deal {deal} already")
                 if not await deals.redeem(deal, now):
                     raise RequestConflict(f"deal {deal} cannot be redeemed now")
             elif await deals.visible(deal, now) is None:
-                raise NotFound(f"there is no deal {deal} at the moment")
-            await deals.note(deal, caller.id, action, now)
+                raise NotFound(f"deal {deal} not found")
+            await deals.record(deal, caller.id, action, now)
 
     async def effect(self, caller: Caller, deal: int) -> DealEffect:
         async with self._pool.reading() as connection:
@@ -140,7 +138,7 @@ class DealService:
         return found
 
     async def recommended(self, caller: Caller, limit: int) -> list[RecommendedDeal]:
-        """What the nights have chosen for somebody; until then what fits and is liked."""
+        """The choice of the nightly run; before the first run, popular deals that fit."""
         async with self._pool.reading() as connection:
             deals = DealRepository(connection)
             return await deals.recommended(caller.known, self._clock(), limit)
@@ -151,11 +149,9 @@ class DealService:
 
     async def prefer(self, caller: Caller, wanted: DealPreference) -> DealPreference:
         if (wanted.lat is None) != (wanted.lon is None):
-            raise InvalidRequest(
-                "half a position", [FieldError("lat", "has a lon with it, or is missing")]
-            )
+            raise invalid_field("lat", "must be given together with lon")
         if wanted.within_km is not None and wanted.lat is None:
-            raise InvalidRequest("from where?", [FieldError("within_km", "needs lat and lon")])
+            raise invalid_field("within_km", "needs lat and lon")
         async with self._pool.transaction() as connection:
             await DealRepository(connection).prefer(caller.known, wanted)
         return wanted
@@ -163,35 +159,19 @@ class DealService:
     async def _mine(
         self, deals: DealRepository, caller: Caller, deal: int, *, lock: bool = True
     ) -> tuple[Deal, int]:
-        held, account = _there(await deals.get(deal, lock=lock), deal)
+        held, account = require_found(await deals.get(deal, lock=lock), f"deal {deal}")
         if not caller.may(AppPermission.READ_ACCOUNT, account):
-            raise NotFound(f"there is no deal {deal} of yours")
+            raise NotFound(f"deal {deal} not found")
         caller.require(AppPermission.EDIT_DEALS, account)
         return held, account
 
     def _check(self, kind: str, starts_at: datetime, expires_at: datetime) -> None:
         length = expires_at - starts_at
         if length <= timedelta():
-            raise InvalidRequest(
-                "it ends before it begins", [FieldError("expires_at", "is after starts_at")]
-            )
-        if length > (_A_DAY if kind == "daily" else _LONGEST):
-            reason = "is within a day of starts_at" if kind == "daily" else "is within a year"
-            raise InvalidRequest("it lasts too long", [FieldError("expires_at", reason)])
-
-
-async def _account_of(connection: Connection, caller: Caller, hive: int) -> int:
-    account = await HiveRepository(connection).account_of(hive)
-    if account is None or not caller.may(AppPermission.READ_ACCOUNT, account):
-        raise NotFound(f"there is no hive {hive} of yours")
-    caller.require(AppPermission.EDIT_DEALS, account)
-    return account
-
-
-def _there(found: tuple[Deal, int] | None, deal: int) -> tuple[Deal, int]:
-    if found is None:
-        raise NotFound(f"there is no deal {deal}")
-    return found
+            raise invalid_field("expires_at", "must be after starts_at")
+        if length > (_MAX_DAILY if kind == "daily" else _LONGEST):
+            span = "a day" if kind == "daily" else "a year"
+            raise invalid_field("expires_at", f"must be within {span} of starts_at")
 
 
 def _after(cursor: str | None) -> tuple[datetime, int] | None:
@@ -203,7 +183,5 @@ def _after(cursor: str | None) -> tuple[datetime, int] | None:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise InvalidRequest(
-            "no such page", [FieldError("cursor", "is not one that a page has given")]
-        )
+        raise invalid_cursor()
     return at, values[1]

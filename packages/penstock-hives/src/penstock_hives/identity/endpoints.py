@@ -1,13 +1,13 @@
-"""Signing in with the local issuer. Where Firebase is the issuer these say so, and do nothing."""
+"""Sign-in with the local issuer; 501 where Firebase is the issuer."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, BackgroundTasks, Depends
+from fastapi import APIRouter, BackgroundTasks, Depends, Request
 from pydantic import Field
 
-from penstock_hives.api.dependencies import Reader, ResourcesDep
+from penstock_hives.api.dependencies import Reader, ResourcesDep, client_address
 from penstock_hives.api.fields import RequestBody
 from penstock_hives.identity.service import (
     LocalIdentity,
@@ -18,10 +18,10 @@ from penstock_hives.identity.service import (
 )
 from penstock_store.http.problems import Problem
 
-# Not idempotent routes: their answers are secrets, which are not kept.
+# Not idempotent routes: their responses are secrets and must not be stored.
 router = APIRouter(
     tags=["identity"],
-    responses={501: {"description": "This installation has no such part.", "model": Problem}},
+    responses={501: {"description": "Not configured in this installation.", "model": Problem}},
 )
 
 Login = Annotated[str, Field(min_length=3, max_length=254, examples=["ada@bees.example"])]
@@ -44,13 +44,13 @@ class PasswordResetRequest(RequestBody):
 
 class PasswordReset(RequestBody):
     token: Token
-    """From the letter."""
+    """From the mail."""
     password: Password
 
 
 class IssuerInfo(RequestBody):
     issuer: Literal["local", "other"]
-    """Whether people sign in here."""
+    """local: users sign in here."""
 
 
 def get_sign_in(context: ResourcesDep) -> SignInService:
@@ -62,7 +62,7 @@ SignInDep = Annotated[SignInService, Depends(get_sign_in)]
 
 @router.get("/identity")
 async def get_issuer(caller: Reader, context: ResourcesDep) -> IssuerInfo:
-    """Whether people sign in here, or with Firebase."""
+    """Whether users sign in here or with Firebase."""
     return IssuerInfo(issuer="local" if isinstance(context.identify, LocalIdentity) else "other")
 
 
@@ -73,37 +73,39 @@ async def get_keys(caller: Reader, context: ResourcesDep) -> dict[str, Any]:
 
 
 @router.post("/identity/sign-up", status_code=201)
-async def sign_up(body: LoginRequest, caller: Reader, desk: SignInDep) -> SignInSession:
-    return await desk.sign_up(body.login, body.password)
+async def sign_up(body: LoginRequest, caller: Reader, service: SignInDep) -> SignInSession:
+    return await service.sign_up(body.login, body.password)
 
 
 @router.post("/identity/sign-in")
-async def sign_in(body: LoginRequest, caller: Reader, desk: SignInDep) -> SignInSession:
-    """An ID token for an hour, and a refresh token that is good once."""
-    return await desk.sign_in(body.login, body.password)
+async def sign_in(
+    body: LoginRequest, caller: Reader, service: SignInDep, request: Request
+) -> SignInSession:
+    """An ID token for an hour, and a refresh token that can be used once."""
+    return await service.sign_in(body.login, body.password, client_address(request))
 
 
 @router.post("/identity/refresh")
-async def refresh(body: RefreshRequest, caller: Reader, desk: SignInDep) -> SignInSession:
-    """Another session. A refresh token that is used twice ends all sessions of its owner."""
-    return await desk.refresh(body.refresh_token)
+async def refresh(body: RefreshRequest, caller: Reader, service: SignInDep) -> SignInSession:
+    """A new session. A refresh token that is used twice ends all sessions of its user."""
+    return await service.refresh(body.refresh_token)
 
 
 @router.post("/identity/sign-out", status_code=204)
-async def sign_out(body: RefreshRequest, caller: Reader, desk: SignInDep) -> None:
-    await desk.sign_out(body.refresh_token)
+async def sign_out(body: RefreshRequest, caller: Reader, service: SignInDep) -> None:
+    await service.sign_out(body.refresh_token)
 
 
 @router.post("/identity/password/forgotten", status_code=202)
 async def forgotten(
-    body: PasswordResetRequest, caller: Reader, desk: SignInDep, later: BackgroundTasks
+    body: PasswordResetRequest, caller: Reader, service: SignInDep, later: BackgroundTasks
 ) -> None:
-    """A letter with the means to set a new password. The answer is the same, and as quick, for a
-    login that is not there."""
-    later.add_task(desk.ask_reset, normalize_login(body.login))
+    """Send a mail with a link to set a new password. The response does not reveal whether the login
+    exists."""
+    later.add_task(service.request_reset, normalize_login(body.login))
 
 
 @router.post("/identity/password/reset", status_code=204)
-async def reset(body: PasswordReset, caller: Reader, desk: SignInDep) -> None:
-    """Set a new password; every session of the old one ends."""
-    await desk.reset(body.token, body.password)
+async def reset(body: PasswordReset, caller: Reader, service: SignInDep) -> None:
+    """Set a new password and end all sessions."""
+    await service.reset(body.token, body.password)

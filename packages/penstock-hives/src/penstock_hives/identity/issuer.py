@@ -1,9 +1,8 @@
-"""The local issuer's keys: RSA, in a folder only its owner may read, one file each.
+"""The local issuer, which signs ID tokens like Firebase, and its RSA keys in a private folder.
 
-The newest key signs, all of them verify: so a key is rotated by adding one, and dropped when no
-token it signed can still be valid. Several processes share the folder. The first to come makes the
-first key, whichever that is, and one that meets a name it does not know looks into the folder
-again.
+The newest key signs, all keys verify. A key is rotated by adding one; the old one is removed when
+its tokens have expired. Several processes share the folder: the first creates a key, and a process
+that meets an unknown key id reads the folder again.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import asyncio
 import base64
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,36 +18,37 @@ from pathlib import Path
 from typing import Any, Final
 
 import jwt
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
 from penstock.core.errors import ConfigurationError
 from penstock_hives.identity.tokens import ALGORITHM, TokenVerifier
+from penstock_hives.key_files import create_key_file, read_key_file
 
 BITS: Final = 2048
 _SUFFIX: Final = ".pem"
 
 
 class SigningKeys:
-    """The keys in a folder; keeps `penstock_hives.identity.tokens.KeySet`."""
+    """The keys in a folder; a `KeySet`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._keys: dict[str, RSAPrivateKey] = {}  #: oldest first
 
     def open(self) -> None:
-        """Read what there is; make the first one if there is none."""
+        """Read the keys; create the first one if there is none."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._read()
         if not self._keys:
             self.rotate()
 
     def rotate(self, keep: int = 2) -> str:
-        """Sign with a new key from now on, and keep so many in all. Its name."""
+        """Add a key and remove the oldest beyond `keep`; returns the new key id."""
         files = self._files()
         number = int(files[-1].stem) + 1 if files else 1
-        _write_new(self._folder / f"{number:06}{_SUFFIX}")
+        file = self._folder / f"{number:06}{_SUFFIX}"
+        create_key_file(file, rsa.generate_private_key(65537, BITS))
         for old in self._files()[:-keep]:
             old.unlink(missing_ok=True)
         self._read()
@@ -58,7 +56,7 @@ class SigningKeys:
 
     @property
     def current(self) -> tuple[str, RSAPrivateKey]:
-        """The key that signs, and its name."""
+        """The id and the key that signs."""
         return next(reversed(self._keys.items()))
 
     async def key(self, name: str) -> RSAPublicKey | None:
@@ -68,7 +66,7 @@ class SigningKeys:
         return found.public_key() if found is not None else None
 
     def published(self) -> dict[str, Any]:
-        """The public halves as a JWK set."""
+        """The public keys as a JWK set."""
         return {"keys": [_document(name, key) for name, key in self._keys.items()]}
 
     def _read(self) -> None:
@@ -80,7 +78,7 @@ class SigningKeys:
 
 
 def key_id(key: RSAPublicKey) -> str:
-    """A key's thumbprint (RFC 7638): the same wherever it is computed."""
+    """The thumbprint of RFC 7638."""
     numbers = key.public_numbers()
     members = {"e": _base64(numbers.e), "kty": "RSA", "n": _base64(numbers.n)}
     text = json.dumps(members, separators=(",", ":"), sort_keys=True)
@@ -105,38 +103,11 @@ def _base64(number: int) -> str:
 
 
 def _load(file: Path) -> RSAPrivateKey:
-    try:
-        key = serialization.load_pem_private_key(file.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{file} holds no private key: {error}") from error
+    key = read_key_file(file)
     if not isinstance(key, RSAPrivateKey):
-        raise ConfigurationError(f"{file} should hold an RSA key")
+        raise ConfigurationError(f"{file} must be an RSA private key")
     return key
 
-
-def _write_new(file: Path) -> None:
-    """A new key whole or not at all; one that another process has just put there stays."""
-    key = rsa.generate_private_key(65537, BITS)
-    octets = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    # Made readable to its owner alone, and linked to its name: a link does not overwrite.
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".key-") as draft:
-        draft.write(octets)
-        draft.flush()
-        os.fsync(draft.fileno())
-        try:
-            file.hardlink_to(draft.name)
-        except FileExistsError:
-            return
-
-
-# The local issuer: signs the ID tokens that Firebase would.
-#
-# Same claims, same algorithm, same life of an hour, with keys from `issuer.py`. A verifier is told
-# apart from Firebase's by its issuer and keys alone, so what is tested here is what runs there.
 
 LIFE_SECONDS: Final = 3600
 
@@ -148,8 +119,6 @@ class IssuedToken:
 
 
 class LocalIssuer:
-    """Signs for one audience, under one name."""
-
     def __init__(
         self,
         name: str,
@@ -163,7 +132,7 @@ class LocalIssuer:
         self._clock = clock
 
     def issue(self, uid: str, signed_in_at: float | None = None) -> IssuedToken:
-        """A token for somebody who has just proved who they are, or had done so then."""
+        """A token for a user who signed in now, or then."""
         now = int(self._clock())
         name, key = self.keys.current
         claims = {

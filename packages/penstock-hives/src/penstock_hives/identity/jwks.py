@@ -1,10 +1,8 @@
-"""Another issuer's published keys: fetched once for all who wait, kept while they are fresh.
+"""The published keys of another issuer (JWKS), fetched and cached.
 
-Keys are asked for when what is kept has grown old by the issuer's own word (`Cache-Control`), and
-when a token names a key that is not among them, for issuers rotate; the latter at most once a
-minute, so that tokens with invented names cost the issuer nothing. While the issuer cannot be
-reached, keys of up to a day go on being used: a signature does not get worse because a server is
-away.
+Keys are fetched when the cached ones have expired (`Cache-Control`), and when a token names an
+unknown key, because issuers rotate keys; the latter at most once a minute, so that made-up key ids
+cause no load. While the issuer is unreachable, keys are used for up to a day.
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ log = get_logger(__name__)
 FIREBASE_KEYS: Final = (
     "https://www.googleapis.com/service_accounts/v1/jwk/securetoken@system.gserviceaccount.com"
 )
-#: Without a word of the issuer's.
+#: Without Cache-Control.
 FRESH_SECONDS: Final = 3600.0
-#: How long keys serve that could not be fetched again.
+#: How long keys are used that could not be fetched again.
 USABLE_SECONDS: Final = 86_400.0
-#: Before another question about names nobody knows.
-FAILURE_RETRY_SECONDS: Final = 60.0
-#: After one that failed.
-UNKNOWN_KEY_RETRY_SECONDS: Final = 5.0
+#: Between two fetches because of unknown key ids.
+UNKNOWN_KEY_SECONDS: Final = 60.0
+#: After a failed fetch.
+RETRY_SECONDS: Final = 5.0
 FETCH_SECONDS: Final = 5.0
 KEY_SET_BYTES: Final = 1 * MiB
 _MAX_AGE: Final = re.compile(r"max-age=(\d{1,9})")
@@ -47,7 +45,7 @@ _MAX_AGE: Final = re.compile(r"max-age=(\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class PublishedKeySet:
-    """A key set as it was fetched, and for how long it is good."""
+    """A fetched key set and its lifetime."""
 
     keys: Mapping[str, RSAPublicKey]
     seconds: float = FRESH_SECONDS
@@ -57,15 +55,15 @@ Fetch = Callable[[], Awaitable[PublishedKeySet]]
 
 
 class JwksKeySet:
-    """`Keys` of an issuer that publishes them."""
+    """A `KeySet` that is fetched."""
 
     def __init__(self, fetch: Fetch, clock: Callable[[], float] = time.monotonic) -> None:
         self._fetch = fetch
         self._clock = clock
         self._flight: SingleFlight[None] = SingleFlight()
         self._published = PublishedKeySet({}, 0.0)
-        self._fetched = -USABLE_SECONDS  #: when what is kept was fetched
-        self._not_before = 0.0  #: when it may be tried again
+        self._fetched = -USABLE_SECONDS  #: the time of the last fetch
+        self._not_before = 0.0  #: the earliest time of the next fetch
 
     async def key(self, name: str) -> RSAPublicKey | None:
         now = self._clock()
@@ -74,45 +72,45 @@ class JwksKeySet:
         if (old or unknown) and now >= self._not_before:
             await self._flight.run("keys", self._refresh)
         if self._clock() - self._fetched >= max(USABLE_SECONDS, self._published.seconds):
-            raise KeysUnavailable("the issuer's keys cannot be fetched; tokens cannot be checked")
+            raise KeysUnavailable("the keys of the token issuer cannot be fetched")
         return self._published.keys.get(name)
 
     async def _refresh(self) -> None:
         try:
             self._published = await self._fetch()
         except (httpx.HTTPError, KeysUnavailable) as error:
-            log.warning("issuer's keys not fetched", reason=str(error))
-            self._not_before = self._clock() + UNKNOWN_KEY_RETRY_SECONDS
+            log.warning("jwks fetch failed", reason=str(error))
+            self._not_before = self._clock() + RETRY_SECONDS
             return
         self._fetched = self._clock()
-        self._not_before = self._fetched + FAILURE_RETRY_SECONDS
+        self._not_before = self._fetched + UNKNOWN_KEY_SECONDS
 
 
 def key_set_fetcher(client: httpx.AsyncClient, url: str = FIREBASE_KEYS) -> Fetch:
-    """From where an issuer publishes them as a JWK set."""
+    """Fetches a JWK set from a URL."""
 
     async def fetch() -> PublishedKeySet:
         document = bytearray()
         async with client.stream("GET", url, timeout=FETCH_SECONDS) as response:
             response.raise_for_status()
-            async for piece in response.aiter_bytes():
-                document += piece
+            async for chunk in response.aiter_bytes():
+                document += chunk
                 if len(document) > KEY_SET_BYTES:
                     raise KeysUnavailable(f"{url} has more than {KEY_SET_BYTES:,} bytes")
         try:
             keys = read_key_set(json.loads(document))
         except ValueError as error:
-            raise KeysUnavailable(f"{url} has no key set: {error}") from error
-        said = _MAX_AGE.search(response.headers.get("cache-control", ""))
-        return PublishedKeySet(keys, float(said[1]) if said else FRESH_SECONDS)
+            raise KeysUnavailable(f"{url} is not a JWK set: {error}") from error
+        max_age = _MAX_AGE.search(response.headers.get("cache-control", ""))
+        return PublishedKeySet(keys, float(max_age[1]) if max_age else FRESH_SECONDS)
 
     return fetch
 
 
 def read_key_set(document: Any) -> dict[str, RSAPublicKey]:
-    """The RSA keys for signatures in a JWK set, by name; whatever else is in it is left out."""
+    """The RSA signature keys of a JWK set by key id; others are ignored."""
     if not isinstance(document, Mapping) or not isinstance(document.get("keys"), list):
-        raise ValueError("a key set is an object with a list of keys")
+        raise ValueError("must be an object with a list `keys`")
     found: dict[str, RSAPublicKey] = {}
     for each in document["keys"]:
         if not isinstance(each, Mapping) or each.get("kty") != "RSA" or "kid" not in each:
@@ -128,8 +126,5 @@ def read_key_set(document: Any) -> dict[str, RSAPublicKey]:
     return found
 
 
-# What can go wrong on the way to an answer about a token, beside the token itself.
-
-
 class KeysUnavailable(NotReady):
-    """The issuer's keys cannot be had just now, so no word about any token is possible."""
+    """The keys of the issuer cannot be fetched, so no token can be verified."""

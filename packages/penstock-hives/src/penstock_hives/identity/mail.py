@@ -1,8 +1,7 @@
-"""How somebody who forgot a password gets the means to set another.
+"""Mail with a link to set a new password: by SMTP, or for development as files.
 
-By mail where there is a server for it; on a machine for development each letter is a file, which
-nobody but its owner can read. What is in a letter is never in the log. Whoever reads the link of a
-letter can set the password, so mail to another machine is encrypted and its certificate verified.
+Whoever has the link can set the password. So mail to another machine is encrypted, certificates are
+verified, files are readable by their owner only, and the log never contains a mail.
 """
 
 from __future__ import annotations
@@ -25,51 +24,48 @@ log = get_logger(__name__)
 
 SMTP_TIMEOUT: Final = 20.0
 _TEXT: Final = """\
-Somebody, most likely you, has asked to set a new password.
+Use this link to set a new password:
 
     {link}
 
-This works once, within the hour. If it was not you, nothing has changed.
+It is valid once, for one hour. If you did not request it, ignore this mail.
 """
 
 
 class MailSender(Protocol):
-    async def send(self, letter: EmailMessage) -> None: ...
+    async def send(self, message: EmailMessage) -> None: ...
 
 
 def password_reset_mail(sender: str, login: str, link: str) -> EmailMessage:
-    letter = EmailMessage()
-    letter["From"] = sender
-    letter["To"] = login
-    letter["Subject"] = "Set a new password"
-    letter.set_content(_TEXT.format(link=link))
-    return letter
+    message = EmailMessage()
+    message["From"] = sender
+    message["To"] = login
+    message["Subject"] = "Set a new password"
+    message.set_content(_TEXT.format(link=link))
+    return message
 
 
 class FileMailSender:
-    """A folder in place of a post office."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def send(self, letter: EmailMessage) -> None:
-        file = await asyncio.to_thread(self._write, letter.as_bytes())
-        log.info("letter written", file=str(file))
+    async def send(self, message: EmailMessage) -> None:
+        file = await asyncio.to_thread(self._write, message.as_bytes())
+        log.info("mail written to file", file=str(file))
 
-    def _write(self, octets: bytes) -> Path:
+    def _write(self, content: bytes) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         number, name = tempfile.mkstemp(".eml", "letter-", self._folder)
         with os.fdopen(number, "wb") as out:
-            out.write(octets)
+            out.write(content)
         return Path(name)
 
 
 class SmtpMailSender:
-    """By SMTP: `smtp://user:password@host:587` with STARTTLS, or `smtps://…` with TLS at once.
+    """`smtp://user:password@host:587` with STARTTLS, or `smtps://…` with implicit TLS.
 
-    The server's certificate is verified against `authority`, or the system's authorities without
-    one. A server that does not offer STARTTLS gets no letter and no password, unless it is on this
-    machine or `allow_cleartext` is set.
+    Certificates are verified with `authority` or the system's. A server without STARTTLS is
+    refused, unless it is on this machine or `allow_cleartext` is set.
     """
 
     def __init__(
@@ -77,25 +73,27 @@ class SmtpMailSender:
     ) -> None:
         self._url = urlsplit(url)
         if self._url.scheme not in ("smtp", "smtps") or not self._url.hostname:
-            raise ConfigurationError("mail goes by smtp://user:password@host:587, or smtps://…")
+            raise ConfigurationError(
+                "the mail URL must be smtp://user:password@host:587 or smtps://…"
+            )
         self._host = self._url.hostname
         self._allow_cleartext = allow_cleartext
         try:
             self._tls = ssl.create_default_context(cafile=authority)
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(
-                f"{authority} holds no certificates to verify a mail server with: {error}"
+                f"{authority} is not a file of certificates: {error}"
             ) from error
 
-    async def send(self, letter: EmailMessage) -> None:
-        await asyncio.to_thread(self._send, letter)
+    async def send(self, message: EmailMessage) -> None:
+        await asyncio.to_thread(self._send, message)
 
-    def _send(self, letter: EmailMessage) -> None:
+    def _send(self, message: EmailMessage) -> None:
         url = self._url
-        with self._connect() as line:
+        with self._connect() as server:
             if url.username:
-                line.login(unquote(url.username), unquote(url.password or ""))
-            line.send_message(letter)
+                server.login(unquote(url.username), unquote(url.password or ""))
+            server.send_message(message)
 
     def _connect(self) -> smtplib.SMTP:
         port = self._url.port
@@ -110,8 +108,7 @@ class SmtpMailSender:
                 line.starttls(context=self._tls)
             elif not (self._allow_cleartext or is_loopback(_peer(line))):
                 raise smtplib.SMTPNotSupportedError(
-                    f"{self._host} does not offer STARTTLS, and a letter about a password is not "
-                    "sent in clear text: use smtps://, another server, or set "
+                    f"{self._host} does not offer STARTTLS: use smtps:// or another server, or set "
                     "PENSTOCK_HIVES_IDENTITY_MAIL_CLEARTEXT=true"
                 )
         except BaseException:

@@ -1,7 +1,8 @@
-"""What the local issuer knows of people, as rows: logins, digests of passwords and of tokens.
+"""Credentials, refresh tokens and failed sign-ins of the local issuer in SQL.
 
-Tokens are random and long, so their SHA-256 is all that is kept of them: whoever reads the table
-can neither sign in nor reset anything.
+Tokens are random and long, so only their SHA-256 is stored. Failures are counted per login, for all
+workers and the dashboards together: a sign-in counts as failed when it begins, and success clears
+the count, so parallel attempts cannot exceed the limit.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, fetch_one
 from penstock_hives.errors import TooManyRequests
 
 
@@ -46,7 +47,7 @@ _RESETTING: Final = """
 _REFRESH: Final = """
     SELECT uid, expires_at, revoked_at, signed_in_at FROM refresh_token WHERE hash = %s
 """
-_KEEP: Final = """
+_ADD_REFRESH: Final = """
     INSERT INTO refresh_token (hash, uid, expires_at, signed_in_at) VALUES (%s, %s, %s, %s)
 """
 _REVOKE_ALL: Final = """
@@ -59,22 +60,21 @@ class CredentialRepository:
         self._connection = connection
 
     async def add(self, credential: LocalCredential) -> bool:
-        """Whether the login was free."""
+        """False if the login exists."""
         given = (credential.uid, credential.login, credential.password_hash)
         return (await self._connection.execute(_ADD, given)).rowcount == 1
 
     async def find(self, login: str) -> LocalCredential | None:
         statement = "SELECT uid, login, password_hash FROM credential WHERE login = %s"
-        row = await (await self._connection.execute(statement, (login,))).fetchone()
-        return None if row is None else LocalCredential(**row)
+        return await fetch_one(self._connection, LocalCredential, statement, (login,))
 
     async def expect_reset(self, login: str, hashed: bytes, until: datetime) -> bool:
-        """Whether there is such a login."""
+        """False if the login does not exist."""
         statement = "UPDATE credential SET reset_hash = %s, reset_expires_at = %s WHERE login = %s"
         return (await self._connection.execute(statement, (hashed, until, login))).rowcount == 1
 
     async def resetting(self, hashed: bytes, now: datetime) -> str | None:
-        """The login a reset was asked for, while it holds."""
+        """The login of a valid reset token."""
         statement = "SELECT login FROM credential WHERE reset_hash = %s AND reset_expires_at > %s"
         row = await (await self._connection.execute(statement, (hashed, now))).fetchone()
         return row["login"] if row else None
@@ -82,19 +82,17 @@ class CredentialRepository:
     async def reset(
         self, hashed: bytes, password_hash: str, now: datetime
     ) -> LocalCredential | None:
-        """The new password in place of the old; None, if somebody was quicker."""
+        """Replace the password; None if the reset token is not valid any more."""
         given = (password_hash, hashed, now)
-        row = await (await self._connection.execute(_RESETTING, given)).fetchone()
-        return None if row is None else LocalCredential(**row)
+        return await fetch_one(self._connection, LocalCredential, _RESETTING, given)
 
     async def refresh(self, hashed: bytes, *, lock: bool = True) -> RefreshToken | None:
         statement = f"{_REFRESH} {'FOR UPDATE' if lock else ''}"
-        row = await (await self._connection.execute(statement, (hashed,))).fetchone()
-        return None if row is None else RefreshToken(**row)
+        return await fetch_one(self._connection, RefreshToken, statement, (hashed,))
 
-    async def keep(self, hashed: bytes, refresh: RefreshToken) -> None:
+    async def add_refresh(self, hashed: bytes, refresh: RefreshToken) -> None:
         given = (hashed, refresh.uid, refresh.expires_at, refresh.signed_in_at)
-        await self._connection.execute(_KEEP, given)
+        await self._connection.execute(_ADD_REFRESH, given)
 
     async def revoke(self, hashed: bytes, now: datetime) -> None:
         statement = "UPDATE refresh_token SET revoked_at = %s WHERE hash = %s"
@@ -103,18 +101,11 @@ class CredentialRepository:
     async def revoke_all(self, uid: str, now: datetime) -> None:
         await self._connection.execute(_REVOKE_ALL, (now, uid))
 
-    async def forget_expired(self, uid: str, now: datetime) -> None:
-        """Refresh tokens of somebody's that have been of no use since then."""
+    async def delete_expired(self, uid: str, now: datetime) -> None:
         statement = "DELETE FROM refresh_token WHERE uid = %s AND expires_at < %s"
         await self._connection.execute(statement, (uid, now))
 
 
-# Failed sign-ins by login, counted in the database: all workers and the dashboards count together.
-#
-# A sign-in is counted as failed when it begins, and its login's failures are deleted when it
-# succeeds: many at once are no way around the limit.
-
-#: Failures, and in what time.
 MAX_FAILURES: Final = 10
 FAILURE_WINDOW: Final = timedelta(minutes=15)
 
@@ -128,29 +119,22 @@ _CLEAR: Final = "DELETE FROM sign_in_failure WHERE login_hash = %s"
 
 
 class SignInAttempts:
-    """Over a connection, in the transaction it is in."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def begin(self, login: str, now: datetime) -> None:
-        """Count one more; raises while the login has failed too often."""
-        hashed, since = _digest(login), now - FAILURE_WINDOW
+        """Count an attempt; raises `TooManyRequests` after too many failures."""
+        hashed, since = digest(login), now - FAILURE_WINDOW
         execute = self._connection.execute
         await execute(_LOCK, (int.from_bytes(hashed[:8], signed=True),))
         recent = await (await execute(_RECENT, (hashed, since, MAX_FAILURES))).fetchall()
         if len(recent) == MAX_FAILURES:
             wait = recent[-1]["at"] - since
             raise TooManyRequests(
-                "too many wrong passwords for this login; wait a little", wait.total_seconds()
+                "too many wrong passwords for this login: try again later", wait.total_seconds()
             )
         await execute(_EXPIRE, (since,))
         await execute(_ADD_ATTEMPT, (hashed, now))
 
     async def clear(self, login: str) -> None:
-        """The login has succeeded, or has another password."""
-        await self._connection.execute(_CLEAR, (_digest(login),))
-
-
-def _digest(login: str) -> bytes:
-    return hashlib.sha256(login.encode()).digest()
+        await self._connection.execute(_CLEAR, (digest(login),))

@@ -1,4 +1,4 @@
-"""Who vouches for people in this installation, and what must not be so in production."""
+"""Settings of the token issuer, and their checks for production."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.core.config import data_home
 from penstock.core.errors import ConfigurationError
 from penstock_hives.identity.jwks import FIREBASE_KEYS
 
-#: With these set, Firebase's libraries take tokens that nobody has signed.
+#: Environment variables that make Firebase's libraries accept unsigned tokens.
 UNSIGNED_MODES: Final = ("FIREBASE_AUTH_EMULATOR_HOST",)
 
 
@@ -28,24 +28,23 @@ class IdentitySettings(BaseSettings):
     )
 
     issuer: Literal["local", "firebase"] = "local"
-    """Whose tokens are believed: our own issuer's, or Firebase's."""
+    """The issuer of tokens: local or firebase."""
     project: str = Field(default="penstock", pattern=r"^[a-z][a-z0-9-]{2,62}$")
-    """The Firebase project, which is the audience of its tokens; any name for the local issuer."""
+    """The Firebase project, the audience of its tokens; any name for the local issuer."""
     keys: str = FIREBASE_KEYS
-    """Where Firebase's public keys are."""
+    """The URL of Firebase's public keys."""
     folder: Path = Field(default_factory=lambda: data_home() / "hives" / "identity")
-    """Where the local issuer has its keys, and on a machine for development its letters."""
+    """The folder of the local issuer's keys and, for development, of its mail."""
     mail: str | None = None
-    """The server that carries letters about passwords, smtp://user:password@host:587 (STARTTLS), or
-    smtps://…"""
+    """The mail server for password resets: smtp://user:password@host:587 (STARTTLS) or smtps://…"""
     mail_authority: Path | None = None
-    """Certificates that server is verified with, in place of the system's."""
+    """Certificate authorities for the mail server, instead of the system's."""
     mail_cleartext: bool = False
-    """Whether letters go to a server on another machine that does not offer STARTTLS."""
+    """Whether a remote mail server without STARTTLS is allowed."""
     sender: str = "no-reply@localhost"
-    """Whom those letters are from."""
+    """The sender of mail."""
     reset_link: str = "http://127.0.0.1:8000/#reset="
-    """Where a new password is set; the token follows."""
+    """The URL to set a new password; the token is appended."""
 
     @property
     def issuer_name(self) -> str:
@@ -56,36 +55,33 @@ class IdentitySettings(BaseSettings):
     @model_validator(mode="after")
     def _encrypted(self) -> IdentitySettings:
         if not _private(self.keys):
-            raise ValueError("keys that are not fetched over https are anybody's")
+            raise ValueError("keys must be an https URL")
         return self
 
 
 def _private(url: str) -> bool:
-    """Whether nobody between reads what goes there."""
     return url.startswith(("https://", "http://127.0.0.1:", "http://localhost:"))
 
 
 def check_identity_settings(
     settings: IdentitySettings, production: bool, environment: Mapping[str, str]
 ) -> None:
-    """Refuses to start in production with anything that would believe a stranger."""
+    """Raises `ConfigurationError` for insecure settings in production."""
     if not production:
         return
     for name in UNSIGNED_MODES:
         if environment.get(name):
             raise ConfigurationError(
-                f"{name} is set: with it, tokens need no signature. Unset it, or this is not "
-                "production"
+                f"{name} is set, which disables token signatures: unset it in production"
             )
     if settings.issuer == "local" and settings.mail is None:
         raise ConfigurationError(
-            "the local issuer needs PENSTOCK_HIVES_IDENTITY_MAIL in production: letters about "
-            "passwords would be files here"
+            "the local issuer needs PENSTOCK_HIVES_IDENTITY_MAIL in production"
         )
     if settings.issuer == "local" and not _private(settings.reset_link):
         raise ConfigurationError(
-            f"PENSTOCK_HIVES_IDENTITY_RESET_LINK is {settings.reset_link!r}: in production, new "
-            "passwords are set over https"
+            f"PENSTOCK_HIVES_IDENTITY_RESET_LINK is {settings.reset_link!r}: in production it "
+            "must be an https URL"
         )
     if settings.issuer == "firebase" and not settings.keys.startswith("https://"):
-        raise ConfigurationError("Firebase's keys are fetched over https in production")
+        raise ConfigurationError("PENSTOCK_HIVES_IDENTITY_KEYS must be an https URL in production")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from penstock_hives import database
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, insert_row, update_row
 from penstock_hives.images.models import HiveImage
 from penstock_hives.places.repository import IMAGE_COLUMNS, VISIBLE_HIVE, image_from_row
 
@@ -34,7 +33,7 @@ class ImageRepository:
         return None if row is None else image_from_row(row)
 
     async def file_of(self, image: int) -> tuple[str, str] | None:
-        """Path and media type, of hives that may be seen."""
+        """Path and media type, of public hives."""
         statement = f"""
             SELECT i.path, i.mime FROM hive_image i JOIN hive h ON h.id = i.hive_id
             WHERE i.id = %s AND {VISIBLE_HIVE}
@@ -49,14 +48,10 @@ class ImageRepository:
         return row["position"], row["held"], bool(row["covered"])
 
     async def add(self, values: Mapping[str, Any]) -> int:
-        statement = database.insert("hive_image", values)
-        row = await (await self._connection.execute(statement, values)).fetchone()
-        assert row is not None
-        return int(row["id"])
+        return await insert_row(self._connection, "hive_image", values)
 
     async def change(self, image: int, values: Mapping[str, Any]) -> None:
-        if values:
-            await self._connection.execute(database.update("hive_image", values, image), values)
+        await update_row(self._connection, "hive_image", image, values)
 
     async def uncover(self, hive: int) -> None:
         statement = """
@@ -67,8 +62,8 @@ class ImageRepository:
     async def remove(self, image: int) -> None:
         await self._connection.execute("DELETE FROM hive_image WHERE id = %s", (image,))
 
-    async def unwanted(self, paths: Sequence[str]) -> list[str]:
-        """Those of the files that no picture has."""
+    async def unused(self, paths: Sequence[str]) -> list[str]:
+        """Files without an image."""
         statement = """
             SELECT path FROM unnest(%s::text[]) AS held (path)
             WHERE NOT EXISTS (SELECT FROM hive_image i WHERE i.path = held.path)

@@ -1,4 +1,9 @@
-"""The gallery of a hive: one cover, others in order."""
+"""Images of a hive, and their files.
+
+Uploads are never stored or served as they are. They are decoded within limits, turned upright,
+scaled and encoded again, which removes metadata and anything else in the file. A file is named by
+its digest and appears atomically; it never changes.
+"""
 
 from __future__ import annotations
 
@@ -20,48 +25,47 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from penstock.core.errors import ContentTooLarge, NotFound
 from penstock_hives.database import Connection, DatabasePool
-from penstock_hives.errors import RequestConflict, UnsupportedImage
+from penstock_hives.errors import RequestConflict, UnsupportedImage, require_found
 from penstock_hives.images.models import HiveImage, ImageKind
 from penstock_hives.images.repository import ImageRepository
 from penstock_hives.occupancy.service import require_owned_hive
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_hives.people.repository import AuditRepository
 
-#: Pictures of one hive.
+#: Of one hive.
 MAX_IMAGES: Final = 30
 
 
 class ImageService:
-    def __init__(self, pool: DatabasePool, pictures: ImageStore) -> None:
+    def __init__(self, pool: DatabasePool, store: ImageStore) -> None:
         self._pool = pool
-        self._pictures = pictures
+        self._store = store
 
     async def of_hive(self, hive: int) -> list[HiveImage]:
         async with self._pool.reading() as connection:
             return await ImageRepository(connection).of_hive(hive)
 
     async def content(self, image: int) -> tuple[bytes, str]:
-        """The file of a picture, and its media type."""
+        """The file of an image, and its media type."""
         async with self._pool.reading() as connection:
             found = await ImageRepository(connection).file_of(image)
-        if found is None:
-            raise NotFound(f"there is no picture {image}")
-        return await self._pictures.read(found[0]), found[1]
+        path, mime = require_found(found, f"image {image}")
+        return await self._store.read(path), mime
 
     async def add(
         self, caller: Caller, hive: int, content: bytes, kind: ImageKind, caption: str
     ) -> HiveImage:
-        """The first one is the cover whatever was asked."""
+        """The first image is always the cover."""
         async with self._pool.reading() as connection:  # before the work of decoding
             await require_owned_hive(connection, caller, hive, AppPermission.EDIT_IMAGES)
-        picture = await self._pictures.take(content)
+        stored = await self._store.add(content)
         async with self._pool.transaction() as connection:
             account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_IMAGES)
             await connection.execute("SELECT FROM hive WHERE id = %s FOR UPDATE", (hive,))
             images = ImageRepository(connection)
             position, held, covered = await images.place(hive)
             if held >= MAX_IMAGES:
-                raise RequestConflict(f"at most {MAX_IMAGES} pictures of a hive: remove one first")
+                raise RequestConflict(f"at most {MAX_IMAGES} images of a hive: remove one first")
             cover = kind is ImageKind.COVER or not covered
             if cover and covered:
                 await images.uncover(hive)
@@ -69,37 +73,37 @@ class ImageService:
                 {
                     "hive_id": hive,
                     "kind": (ImageKind.COVER if cover else ImageKind.SECONDARY).value,
-                    "path": picture.path,
-                    "mime": picture.mime,
-                    "width": picture.width,
-                    "height": picture.height,
-                    "bytes": picture.bytes,
+                    "path": stored.path,
+                    "mime": stored.mime,
+                    "width": stored.width,
+                    "height": stored.height,
+                    "bytes": stored.bytes,
                     "caption": caption,
                     "position": position,
                 }
             )
             await AuditRepository(connection).record(caller, "add", "image", number, account)
-            return _there(await images.get(number), number)
+            return require_found(await images.get(number), f"image {number}")
 
     async def edit(self, caller: Caller, image: int, values: Mapping[str, Any]) -> HiveImage:
-        """A new cover takes the place of the old one; there is always one."""
+        """A new cover replaces the old one; there is always one."""
         async with self._pool.transaction() as connection:
             images = ImageRepository(connection)
-            held, account = await _mine(connection, caller, image)
+            held, account = await _require_own(connection, caller, image)
             given = dict(values)
             if given.get("kind") == ImageKind.COVER and held.kind != ImageKind.COVER:
                 await images.uncover(held.hive_id)
             elif given.get("kind") == ImageKind.SECONDARY and held.kind == ImageKind.COVER:
-                raise RequestConflict("make another picture the cover instead")
+                raise RequestConflict("make another image the cover instead")
             await images.change(image, given)
             await AuditRepository(connection).record(caller, "edit", "image", image, account)
-            return _there(await images.get(image), image)
+            return require_found(await images.get(image), f"image {image}")
 
     async def remove(self, caller: Caller, image: int) -> None:
-        """When the cover goes, the next one is it. Its file goes later (`sweep`)."""
+        """The next image becomes the cover. `sweep` deletes the file."""
         async with self._pool.transaction() as connection:
             images = ImageRepository(connection)
-            held, account = await _mine(connection, caller, image)
+            held, account = await _require_own(connection, caller, image)
             await images.remove(image)
             if held.kind == ImageKind.COVER:
                 left = await images.of_hive(held.hive_id)
@@ -108,47 +112,32 @@ class ImageService:
             await AuditRepository(connection).record(caller, "remove", "image", image, account)
 
     async def sweep(self) -> int:
-        """Delete files that no picture has any more. How many."""
-        held = await self._pictures.held()
+        """Delete files without an image; returns their number."""
+        held = await self._store.old_files()
         if not held:
             return 0
         async with self._pool.reading() as connection:
-            unwanted = await ImageRepository(connection).unwanted(held)
-        await self._pictures.remove(unwanted)
-        return len(unwanted)
+            unused = await ImageRepository(connection).unused(held)
+        await self._store.remove(unused)
+        return len(unused)
 
 
-async def _mine(connection: Connection, caller: Caller, image: int) -> tuple[HiveImage, int]:
-    held = await ImageRepository(connection).get(image)
-    if held is None:
-        raise NotFound(f"there is no picture {image}")
+async def _require_own(connection: Connection, caller: Caller, image: int) -> tuple[HiveImage, int]:
+    held = require_found(await ImageRepository(connection).get(image), f"image {image}")
     account = await require_owned_hive(connection, caller, held.hive_id, AppPermission.EDIT_IMAGES)
     await connection.execute("SELECT FROM hive WHERE id = %s FOR UPDATE", (held.hive_id,))
     return held, account
 
 
-def _there(found: HiveImage | None, image: int) -> HiveImage:
-    if found is None:
-        raise NotFound(f"there is no picture {image}")
-    return found
-
-
-# Pictures on disk: taken apart, made anew, written whole.
-#
-# What is uploaded is never kept or served. It is decoded within limits, turned upright, made
-# smaller, and encoded again: whatever else was in the file, where it was taken or a script, is
-# gone. A file is named by its digest and written beside its place, then renamed: it is there as a
-# whole or not at all, never changes, and may be served by anybody who knows its name.
-
 FORMATS: Final = ("JPEG", "PNG", "WEBP")
-#: What is decoded at most: a small file may hold a picture that fills the memory.
+#: The limit of decoding: a small file may be a very large image.
 PIXELS: Final = 40_000_000
-#: The longer side of what is kept.
+#: The maximum width and height.
 SIDE: Final = 1600
 QUALITY: Final = 82
-#: Pictures decoded at once; each takes three bytes a pixel, and a core.
-AT_ONCE: Final = 2
-#: A file that no picture has is not deleted before it is so old: one may be about to.
+#: Images decoded at a time; each needs three bytes a pixel and a core.
+MAX_CONCURRENT: Final = 2
+#: Unused files are deleted after this time; newer ones may belong to a running upload.
 GRACE_SECONDS: Final = 3600.0
 _NAME: Final = re.compile(r"[0-9a-f]{2}/[0-9a-f]{62}\.jpg")
 
@@ -166,31 +155,30 @@ class ImageStore:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._clock = clock
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._limit = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def take(self, content: bytes) -> StoredImage:
-        """Keep a picture, encoded anew."""
-        async with self._turns:
-            return await asyncio.to_thread(self._take, content)
+    async def add(self, content: bytes) -> StoredImage:
+        async with self._limit:
+            return await asyncio.to_thread(self._add, content)
 
     async def read(self, path: str) -> bytes:
         if not _NAME.fullmatch(path):
-            raise NotFound("there is no such picture")
+            raise NotFound("image file not found")
         try:
             return await asyncio.to_thread((self._folder / path).read_bytes)
         except FileNotFoundError:
-            raise NotFound("this picture's file is gone") from None
+            raise NotFound("image file not found") from None
 
-    async def held(self) -> list[str]:
-        """Files old enough that whoever wrote them has entered them, if they ever will."""
-        return await asyncio.to_thread(self._held)
+    async def old_files(self) -> list[str]:
+        """Files that are old enough to be in the database, if they are used."""
+        return await asyncio.to_thread(self._old_files)
 
     async def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
             if _NAME.fullmatch(path):
                 await asyncio.to_thread((self._folder / path).unlink, missing_ok=True)
 
-    def _held(self) -> list[str]:
+    def _old_files(self) -> list[str]:
         before = self._clock() - GRACE_SECONDS
         found = []
         for path in self._folder.glob("??/*.jpg"):
@@ -199,42 +187,42 @@ class ImageStore:
                     found.append(path.relative_to(self._folder).as_posix())
         return found
 
-    def _take(self, content: bytes) -> StoredImage:
-        made, width, height = reencode(content)
-        digest = hashlib.sha256(made).hexdigest()
+    def _add(self, content: bytes) -> StoredImage:
+        encoded, width, height = reencode(content)
+        digest = hashlib.sha256(encoded).hexdigest()
         path = f"{digest[:2]}/{digest[2:]}.jpg"
-        write_atomically(self._folder / path, made)
-        return StoredImage(path, "image/jpeg", width, height, len(made))
+        write_atomically(self._folder / path, encoded)
+        return StoredImage(path, "image/jpeg", width, height, len(encoded))
 
 
 def reencode(content: bytes) -> tuple[bytes, int, int]:
-    """A JPEG of the picture, its width and its height."""
+    """A JPEG with its width and height."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
                 if picture.width * picture.height > PIXELS:
-                    raise ContentTooLarge(f"a picture has at most {PIXELS:,} pixels")
+                    raise ContentTooLarge(f"an image may have at most {PIXELS:,} pixels")
                 upright = ImageOps.exif_transpose(picture)
                 upright.thumbnail((SIDE, SIDE))
                 plain = _on_white(upright)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise ContentTooLarge(f"a picture has at most {PIXELS:,} pixels") from None
+        raise ContentTooLarge(f"an image may have at most {PIXELS:,} pixels") from None
     except ContentTooLarge:
         raise
     except UnidentifiedImageError:
-        raise UnsupportedImage(f"this is no picture we know: {', '.join(FORMATS)}") from None
-    except Exception as error:  # decoders raise whatever they like at what is broken
-        raise UnsupportedImage("this picture is broken") from error
+        raise UnsupportedImage(f"the image must be one of {', '.join(FORMATS)}") from None
+    except Exception as error:  # decoders raise many types
+        raise UnsupportedImage("the image cannot be decoded") from error
     out = io.BytesIO()
     plain.save(out, "JPEG", quality=QUALITY, optimize=True, progressive=True)
     return out.getvalue(), plain.width, plain.height
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """There as a whole, or not at all, even if the power goes."""
+    """Durable and complete, or not at all."""
     if path.exists():
-        path.touch()  # for who looks for files nobody wants
+        path.touch()  # so that `sweep` does not delete it yet
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

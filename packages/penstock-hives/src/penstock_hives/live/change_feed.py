@@ -1,14 +1,13 @@
-"""What changed, in numbered issues that all who follow share.
+"""Changes of occupancy in numbered batches that all streams of a worker share.
 
-A figure that comes when it is quiet goes out at once; those that come within `pace` of an issue are
-gathered, the last of each hive, and go out together: nobody is told more often than that. Past
-issues are kept up to a limit. Who follows has a number, and asks for what came after it; one that
-has fallen behind what is kept gets the whole board instead. So there is no queue for each follower,
-and the policy is *coalesce per hive*: a slow one misses figures, never the last one.
+The first change after a pause is published at once; changes within `pace` seconds are coalesced per
+hive into the next batch. A limited number of batches is retained. A stream remembers a number and
+reads what came after it; one that is too far behind reads the current state instead. So there is no
+queue per stream, and a slow reader skips values but always gets the latest.
 
-    bulletin.tell(figure)
-    news = bulletin.since(number, wanted)       # or None: begin with `whole(wanted)`
-    number = await bulletin.after(number)
+    feed.publish(occupancy)
+    changes = feed.since(number, wanted)       # or None: start with `current(wanted)`
+    await feed.next_batch()
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-#: Between two issues. People do not see more often, and a phone's radio is spared.
+#: Between two batches.
 BATCH_SECONDS: Final = 0.25
-#: Issues kept for those behind: some minutes of a lively day.
+#: Retained batches: some minutes of a busy day.
 MAX_BATCHES: Final = 1000
-#: Connections without a byte are cut by proxies; so there is an issue, if an empty one.
+#: Proxies close idle connections, so there is a batch at least this often, if an empty one.
 HEARTBEAT_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedOccupancy:
-    """How full a hive is, encoded once for all who are told."""
+    """Occupancy of a hive, encoded once for all streams."""
 
     hive: int
     version: int
-    body: bytes  #: its document, JSON
+    body: bytes  #: JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +45,21 @@ class ChangeBatch:
 
 
 class ChangeFeed:
-    """Belongs to one event loop."""
+    """For one event loop."""
 
     def __init__(
-        self, pace: float = BATCH_SECONDS, kept: int = MAX_BATCHES, beat: float = HEARTBEAT_SECONDS
+        self,
+        pace: float = BATCH_SECONDS,
+        max_batches: int = MAX_BATCHES,
+        beat: float = HEARTBEAT_SECONDS,
     ) -> None:
-        #: Numbers mean something only to who gave them out; another worker's are its own.
+        #: Batch numbers are local to a worker; the name tells whose they are.
         self.name = secrets.token_hex(4)
         self.number = 0
         self._pace = pace
         self._beat = beat
-        self._issues: deque[ChangeBatch] = deque(maxlen=kept)
-        self._board: dict[int, EncodedOccupancy] = {}
+        self._batches: deque[ChangeBatch] = deque(maxlen=max_batches)
+        self._latest: dict[int, EncodedOccupancy] = {}
         self._pending: dict[int, EncodedOccupancy] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -68,7 +70,7 @@ class ChangeFeed:
         self._beating = asyncio.get_running_loop().call_later(self._beat, self._keep_alive)
 
     def close(self) -> None:
-        """No issues any more; who waits for one is told to go."""
+        """End all streams."""
         self._closed = True
         for timer in (self._timer, self._beating):
             if timer is not None:
@@ -80,49 +82,47 @@ class ChangeFeed:
         return self._closed
 
     @property
-    def board(self) -> dict[int, EncodedOccupancy]:
-        """The last figure of each hive."""
-        return self._board
+    def latest(self) -> dict[int, EncodedOccupancy]:
+        return self._latest
 
-    def tell(self, figure: EncodedOccupancy) -> bool:
-        """Whether it was news: a version that is known, or older, is not told again."""
-        known = self._board.get(figure.hive)
+    def publish(self, figure: EncodedOccupancy) -> bool:
+        """False for a version that is not newer."""
+        known = self._latest.get(figure.hive)
         if known is not None and known.version >= figure.version:
             return False
-        self._board[figure.hive] = figure
+        self._latest[figure.hive] = figure
         self._pending[figure.hive] = figure
         if self._timer is None and not self._closed:
-            self._issue()
+            self._publish_pending()
         return True
 
-    def forget(self, hives: Iterable[int]) -> None:
-        """Hives that are nobody's business any more."""
+    def remove(self, hives: Iterable[int]) -> None:
         for hive in hives:
-            self._board.pop(hive, None)
+            self._latest.pop(hive, None)
             self._pending.pop(hive, None)
 
-    def whole(self, wanted: AbstractSet[int] | None) -> tuple[EncodedOccupancy, ...]:
-        """How hives stand: those wanted, or all."""
+    def current(self, wanted: AbstractSet[int] | None) -> tuple[EncodedOccupancy, ...]:
+        """The latest values of these hives, or of all."""
         if wanted is None:
-            return tuple(self._board.values())
-        return tuple(self._board[hive] for hive in wanted if hive in self._board)
+            return tuple(self._latest.values())
+        return tuple(self._latest[hive] for hive in wanted if hive in self._latest)
 
     def since(self, number: int, wanted: AbstractSet[int] | None) -> bytes | None:
-        """What came after an issue, as a JSON array; none, if that is not known any more."""
+        """Changes after a batch, as a JSON array; None if the batch is not retained."""
         missed = self.number - number
-        if missed < 0 or missed > len(self._issues):
+        if missed < 0 or missed > len(self._batches):
             return None
         if missed == 1 and wanted is None:
-            return self._issues[-1].text  # the usual case: the same bytes for everybody
+            return self._batches[-1].text  # the common case: the same bytes for all
         latest: dict[int, EncodedOccupancy] = {}
-        for place in range(len(self._issues) - missed, len(self._issues)):
-            for figure in self._issues[place].figures:
+        for index in range(len(self._batches) - missed, len(self._batches)):
+            for figure in self._batches[index].figures:
                 if wanted is None or figure.hive in wanted:
                     latest[figure.hive] = figure
         return encode_array(latest.values())
 
-    def next_issue(self) -> asyncio.Future[None]:
-        """Done with the next issue, or at the end. Whoever has no use for it any more cancels."""
+    def next_batch(self) -> asyncio.Future[None]:
+        """Done with the next batch or when the feed is closed; cancel it if it is not needed."""
         future = asyncio.get_running_loop().create_future()
         if self._closed:
             future.set_result(None)
@@ -130,21 +130,20 @@ class ChangeFeed:
             self._waiting.append(future)
         return future
 
-    def _issue(self) -> None:
+    def _publish_pending(self) -> None:
         self._timer = None
         if self._pending:
-            # The next not before its time; if nothing is pending then, the one after is at once.
-            self._timer = asyncio.get_running_loop().call_later(self._pace, self._issue)
-            self._publish()
+            self._timer = asyncio.get_running_loop().call_later(self._pace, self._publish_pending)
+            self._add_batch()
 
-    def _publish(self) -> None:
+    def _add_batch(self) -> None:
         figures, self._pending = tuple(self._pending.values()), {}
         self.number += 1
-        self._issues.append(ChangeBatch(self.number, figures, encode_array(figures)))
+        self._batches.append(ChangeBatch(self.number, figures, encode_array(figures)))
         self._wake()
 
     def _keep_alive(self) -> None:
-        self._publish()
+        self._add_batch()
         self._beating = asyncio.get_running_loop().call_later(self._beat, self._keep_alive)
 
     def _wake(self) -> None:

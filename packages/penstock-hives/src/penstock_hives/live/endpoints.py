@@ -1,9 +1,25 @@
-"""`/v1/live` in its three forms, by what the client asks for: a socket, a stream or an answer."""
+"""`/v1/live`: occupancy as WebSocket, server-sent events or a single response.
+
+    GET /v1/live?hives=3,7      Accept: text/event-stream
+
+    id: 5f1c09aa-41
+    event: figures
+    data: [{"hive_id":7,"occupancy":31,…}]
+
+A stream begins with the current state; changes follow. A browser that reconnects sends the last id;
+the same worker then continues from there, another one starts with the current state again.
+
+    -> {"subscribe": [3, 7]}        <- {"figures": [{"hive_id": 3, …}, {"hive_id": 7, …}], "at": …}
+    -> {"unsubscribe": [3]}         <- {"figures": [{"hive_id": 7, …}], "at": …}   on each change
+
+Invalid WebSocket messages get `{"error": …}`. A client that does not read for `STALL_SECONDS` is
+disconnected. A draining worker closes WebSockets with code 1012, service restart. Polling has an
+ETag that all workers compute alike.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -11,6 +27,7 @@ from urllib.parse import parse_qs
 
 from penstock.core.logs import get_logger
 from penstock.core.units import parse_count
+from penstock_hives.encoding import etag_of
 from penstock_hives.live.change_feed import ChangeFeed, encode_array
 from penstock_hives.server.asgi import (
     AsgiApplication,
@@ -23,12 +40,12 @@ from penstock_hives.server.asgi import (
 )
 
 LIVE_PATH: Final = "/v1/live"
-#: Streams and sockets one worker holds: about 50 KB each.
+#: Streams and WebSockets of one worker, about 50 KB each.
 MAX_STREAMS: Final = 5000
 _RETRY: Final = (b"retry-after", b"5")
 
 
-def live_endpoint(bulletin: ChangeFeed, most: int = MAX_STREAMS) -> AsgiApplication:
+def live_endpoint(feed: ChangeFeed, max_streams: int = MAX_STREAMS) -> AsgiApplication:
     """Streams beyond the limit are refused with 503; polling still answers."""
     open_now = 0
 
@@ -36,7 +53,7 @@ def live_endpoint(bulletin: ChangeFeed, most: int = MAX_STREAMS) -> AsgiApplicat
         nonlocal open_now
         as_socket = scope["type"] == "websocket"
         if not as_socket and scope["method"] not in ("GET", "HEAD"):
-            await send_problem(send, 405, "figures are read only", [(b"allow", b"GET, HEAD")])
+            await send_problem(send, 405, "use GET or HEAD", [(b"allow", b"GET, HEAD")])
             return
         try:
             hives = parse_hives_query(scope["query_string"])
@@ -44,18 +61,18 @@ def live_endpoint(bulletin: ChangeFeed, most: int = MAX_STREAMS) -> AsgiApplicat
             await (_refused(send) if as_socket else send_problem(send, 422, str(error)))
             return
         if not as_socket and b"text/event-stream" not in (get_header(scope, b"accept") or b""):
-            await serve_poll(scope, send, bulletin, hives)
+            await serve_poll(scope, send, feed, hives)
             return
-        if open_now >= most:
-            busy = send_problem(send, 503, "too many streams are open here; poll instead", [_RETRY])
+        if open_now >= max_streams:
+            busy = send_problem(send, 503, "too many open streams; poll instead", [_RETRY])
             await (_refused(send) if as_socket else busy)
             return
         open_now += 1
         try:
             if as_socket:
-                await serve_websocket(scope, receive, send, bulletin)
+                await serve_websocket(scope, receive, send, feed)
             else:
-                await serve_event_stream(scope, receive, send, bulletin, hives)
+                await serve_event_stream(scope, receive, send, feed, hives)
         finally:
             open_now -= 1
 
@@ -63,22 +80,20 @@ def live_endpoint(bulletin: ChangeFeed, most: int = MAX_STREAMS) -> AsgiApplicat
 
 
 async def _refused(send: Send) -> None:
-    """Before it is accepted, a socket that is closed is one that is refused."""
+    """Closing before accepting refuses the WebSocket."""
     await send({"type": "websocket.close", "code": 1013})
 
 
-# Which hives a stream follows, and from where: read from a request, within limits.
-
-#: Hives one stream may name; who wants more wants all.
+#: Hives that one stream may name.
 MAX_HIVES: Final = 500
 
 
 class InvalidHiveList(ValueError):
-    """Not a list of hives."""
+    """An invalid list of hive ids."""
 
 
 def parse_hives_query(query: bytes) -> frozenset[int] | None:
-    """`hives=1,2,3`; none: all of them."""
+    """`hives=1,2,3`; None: all hives."""
     given = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("hives")
     if given is None:
         return None
@@ -86,41 +101,32 @@ def parse_hives_query(query: bytes) -> frozenset[int] | None:
 
 
 def parse_hives(parts: object) -> frozenset[int]:
-    """Numbers of hives, spelled as text or numbers."""
+    """Ids as strings or numbers."""
     try:
         found = frozenset(int(part) for part in parts)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise InvalidHiveList("hives should be numbers, with commas between") from None
+        raise InvalidHiveList("hives must be ids, separated by commas") from None
     if len(found) > MAX_HIVES or any(not 0 < hive < 2**63 for hive in found):
-        raise InvalidHiveList(f"hives should be at most {MAX_HIVES} positive numbers")
+        raise InvalidHiveList(f"hives must be at most {MAX_HIVES} positive ids")
     return found
 
 
-def resume_token(bulletin: ChangeFeed) -> str:
-    """Where the bulletin is, for who comes back."""
-    return f"{bulletin.name}-{bulletin.number}"
+def resume_token(feed: ChangeFeed) -> str:
+    return f"{feed.name}-{feed.number}"
 
 
-def parse_resume_token(told: bytes | None, bulletin: ChangeFeed) -> int | None:
-    """The issue a client saw last, if it is one of this bulletin's."""
-    name, _, number = (told or b"").decode("latin-1").partition("-")
-    return parse_count(number) if name == bulletin.name else None
-
-
-# Polling: the same figures for who can have neither stream nor socket.
-#
-#     GET /v1/live?hives=3,7      If-None-Match: "…"
-#
-# The entity tag is made of what is told, so that any worker knows it again. 304 when nothing
-# changed.
+def parse_resume_token(token: bytes | None, feed: ChangeFeed) -> int | None:
+    """The last batch that the client received, if it is of this worker."""
+    name, _, number = (token or b"").decode("latin-1").partition("-")
+    return parse_count(number) if name == feed.name else None
 
 
 async def serve_poll(
-    scope: Scope, send: Send, bulletin: ChangeFeed, wanted: AbstractSet[int] | None
+    scope: Scope, send: Send, feed: ChangeFeed, wanted: AbstractSet[int] | None
 ) -> None:
-    figures = sorted(bulletin.whole(wanted), key=lambda figure: figure.hive)
+    figures = sorted(feed.current(wanted), key=lambda figure: figure.hive)
     text = encode_array(figures)
-    tag = b'"%s"' % hashlib.blake2b(text, digest_size=12).hexdigest().encode()
+    tag = etag_of(text).encode()
     headers = [
         (b"etag", tag),
         (b"cache-control", b"no-cache"),
@@ -130,7 +136,7 @@ async def serve_poll(
     if tag in (get_header(scope, b"if-none-match") or b""):
         await send_response(send, 304, headers)
         return
-    body = b'{"figures":%s,"at":"%s"}' % (text, resume_token(bulletin).encode())
+    body = b'{"figures":%s,"at":"%s"}' % (text, resume_token(feed).encode())
     headers += [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
@@ -138,21 +144,9 @@ async def serve_poll(
     await send_response(send, 200, headers, body)
 
 
-# Server-sent events: a stream of figures over plain HTTP, for any number of anonymous readers.
-#
-#     GET /v1/live?hives=3,7      Accept: text/event-stream
-#
-#     id: 5f1c09aa-41
-#     event: figures
-#     data: [{"hive_id":7,"occupancy":31,…}]
-#
-# First how hives stand, then what changes. A browser that loses the connection comes back by itself
-# with the last id it saw; if the same worker answers and remembers, it gets what it missed, else
-# the whole again. Who does not take what is sent for `STALL_SECONDS` is cut off.
-
 log = get_logger(__name__)
 
-#: The system's and the transport's buffers are full for so long: nobody reads there.
+#: How long the buffers of a client may stay full.
 STALL_SECONDS: Final = 60.0
 _BEGIN: Final = {
     "type": "http.response.start",
@@ -161,7 +155,7 @@ _BEGIN: Final = {
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-store"),
         (b"access-control-allow-origin", b"*"),
-        (b"x-accel-buffering", b"no"),  # proxies are to pass it on as it comes
+        (b"x-accel-buffering", b"no"),  # proxies must not buffer
     ],
 }
 _EMPTY: Final = b"[]"
@@ -172,40 +166,40 @@ async def serve_event_stream(
     scope: Scope,
     receive: Receive,
     send: Send,
-    bulletin: ChangeFeed,
+    feed: ChangeFeed,
     wanted: AbstractSet[int] | None,
     stall: float = STALL_SECONDS,
 ) -> None:
-    """Until the reader goes, stalls, or the bulletin is closed."""
+    """Until the client disconnects, stalls, or the feed is closed."""
     gone = asyncio.ensure_future(_gone(receive))
     try:
         await send(_BEGIN)
-        number = parse_resume_token(get_header(scope, b"last-event-id"), bulletin)
-        chunk = b"retry: 2000\n" + _event(bulletin, number, wanted)
+        number = parse_resume_token(get_header(scope, b"last-event-id"), feed)
+        chunk = b"retry: 2000\n" + _event(feed, number, wanted)
         while not gone.done():
-            number = bulletin.number
+            number = feed.number
             async with asyncio.timeout(stall):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if bulletin.closed:
+            if feed.closed:
                 break
-            if bulletin.number == number:
-                await _either(bulletin.next_issue(), gone)
-            chunk = _event(bulletin, number, wanted) or _STILL_HERE
+            if feed.number == number:
+                await _either(feed.next_batch(), gone)
+            chunk = _event(feed, number, wanted) or _STILL_HERE
         await send({"type": "http.response.body", "body": b""})
     except TimeoutError:
-        log.info("reader stalled; cut off", client=scope.get("client"))
+        log.info("stream client timed out", client=scope.get("client"))
     finally:
         gone.cancel()
 
 
-def _event(bulletin: ChangeFeed, number: int | None, wanted: AbstractSet[int] | None) -> bytes:
-    """What is new since then, as an event; nothing, if nothing is."""
-    news = None if number is None else bulletin.since(number, wanted)
+def _event(feed: ChangeFeed, number: int | None, wanted: AbstractSet[int] | None) -> bytes:
+    """Changes since then as an event; empty without changes."""
+    news = None if number is None else feed.since(number, wanted)
     if news is None:
-        news = encode_array(bulletin.whole(wanted))
+        news = encode_array(feed.current(wanted))
     elif news == _EMPTY:
         return b""
-    return b"id: %s\nevent: figures\ndata: %s\n\n" % (resume_token(bulletin).encode(), news)
+    return b"id: %s\nevent: figures\ndata: %s\n\n" % (resume_token(feed).encode(), news)
 
 
 async def _gone(receive: Receive) -> None:
@@ -213,45 +207,35 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def _either(issue: asyncio.Future[None], gone: asyncio.Future[None]) -> None:
-    """Whichever comes first; a reader that goes wakes the one who waits for news."""
+async def _either(batch: asyncio.Future[None], gone: asyncio.Future[None]) -> None:
+    """Wait for the next batch or the disconnect."""
 
     def wake(_: asyncio.Future[None]) -> None:
-        if not issue.done():
-            issue.set_result(None)
+        if not batch.done():
+            batch.set_result(None)
 
     gone.add_done_callback(wake)
     try:
-        await issue
+        await batch
     finally:
         gone.remove_done_callback(wake)
 
 
-# WebSockets: for apps that follow some hives now and others a moment later.
-#
-#     -> {"subscribe": [3, 7]}        <- {"figures": [{"hive_id": 3, …}, {"hive_id": 7, …}], "at":
-#     …}
-#     -> {"unsubscribe": [3]}         <- {"figures": [{"hive_id": 7, …}], "at": …}   as they change
-#
-# What cannot be read is answered with `{"error": …}`, and nothing changes. A client that does not
-# take what is sent misses figures, as a slow stream does; one that stalls is closed. When the
-# worker drains it is closed with 1012, *service restart*: connect again.
-
-#: What a client may say at once.
+#: The maximum size of a message.
 MAX_MESSAGE_BYTES: Final = 16 * 1024
 _RESTART: Final = 1012
 _STALLED: Final = 1008
 
 
 class LiveWebSocket:
-    """One client: what it follows, and how far it was told."""
+    """One client with its subscription and position in the feed."""
 
-    def __init__(self, receive: Receive, send: Send, bulletin: ChangeFeed) -> None:
+    def __init__(self, receive: Receive, send: Send, feed: ChangeFeed) -> None:
         self._receive = receive
         self._send = send
-        self._bulletin = bulletin
+        self._feed = feed
         self._wanted: set[int] = set()
-        self._number = bulletin.number
+        self._number = feed.number
 
     async def serve(self, stall: float = STALL_SECONDS) -> None:
         if (await self._receive())["type"] != "websocket.connect":
@@ -259,52 +243,52 @@ class LiveWebSocket:
         await self._send({"type": "websocket.accept"})
         listening = asyncio.create_task(self._listen())
         try:
-            await self._tell(listening, stall)
+            await self._send_changes(listening, stall)
         except TimeoutError:
             await self._send({"type": "websocket.close", "code": _STALLED})
         finally:
             listening.cancel()
 
-    async def _tell(self, listening: asyncio.Task[None], stall: float) -> None:
+    async def _send_changes(self, listening: asyncio.Task[None], stall: float) -> None:
         while not listening.done():
-            issue = self._bulletin.next_issue()
-            await asyncio.wait({issue, listening}, return_when=asyncio.FIRST_COMPLETED)
-            issue.cancel()
-            if self._bulletin.closed:
+            batch = self._feed.next_batch()
+            await asyncio.wait({batch, listening}, return_when=asyncio.FIRST_COMPLETED)
+            batch.cancel()
+            if self._feed.closed:
                 await self._send({"type": "websocket.close", "code": _RESTART})
                 return
-            news = self._bulletin.since(self._number, self._wanted)
-            self._number = self._bulletin.number
+            news = self._feed.since(self._number, self._wanted)
+            self._number = self._feed.number
             if news is None:
-                news = encode_array(self._bulletin.whole(self._wanted))
+                news = encode_array(self._feed.current(self._wanted))
             if news != b"[]":
                 async with asyncio.timeout(stall):
-                    await self._say(news)
+                    await self._send_figures(news)
 
     async def _listen(self) -> None:
         while (event := await self._receive())["type"] == "websocket.receive":
-            word = event.get("text") or (event.get("bytes") or b"").decode(errors="replace")
+            text = event.get("text") or (event.get("bytes") or b"").decode(errors="replace")
             try:
-                new = self._heed(word)
+                new = self._apply(text)
             except InvalidHiveList as error:
                 await self._send(
                     {"type": "websocket.send", "text": json.dumps({"error": str(error)})}
                 )
             else:
                 if new:
-                    await self._say(encode_array(self._bulletin.whole(new)))
+                    await self._send_figures(encode_array(self._feed.current(new)))
 
-    def _heed(self, word: str) -> frozenset[int]:
-        """Do as told; which hives are followed that were not."""
+    def _apply(self, text: str) -> frozenset[int]:
+        """Change the subscription; returns the added hives."""
         try:
-            told: Any = json.loads(word) if len(word) <= MAX_MESSAGE_BYTES else None
+            request: Any = json.loads(text) if len(text) <= MAX_MESSAGE_BYTES else None
         except ValueError:
-            told = None
-        if not isinstance(told, dict) or not told.keys() <= {"subscribe", "unsubscribe"}:
-            raise InvalidHiveList('should be {"subscribe": [1, 2]} or {"unsubscribe": [1]}')
+            request = None
+        if not isinstance(request, dict) or not request.keys() <= {"subscribe", "unsubscribe"}:
+            raise InvalidHiveList('must be {"subscribe": [1, 2]} or {"unsubscribe": [1]}')
         more, fewer = (
-            parse_hives(told.get("subscribe", ())),
-            parse_hives(told.get("unsubscribe", ())),
+            parse_hives(request.get("subscribe", ())),
+            parse_hives(request.get("unsubscribe", ())),
         )
         after = (self._wanted | more) - fewer
         if len(after) > MAX_HIVES:
@@ -313,10 +297,10 @@ class LiveWebSocket:
         self._wanted = after
         return new
 
-    async def _say(self, figures: bytes) -> None:
-        text = f'{{"figures":{figures.decode()},"at":"{resume_token(self._bulletin)}"}}'
+    async def _send_figures(self, figures: bytes) -> None:
+        text = f'{{"figures":{figures.decode()},"at":"{resume_token(self._feed)}"}}'
         await self._send({"type": "websocket.send", "text": text})
 
 
-async def serve_websocket(scope: Scope, receive: Receive, send: Send, bulletin: ChangeFeed) -> None:
-    await LiveWebSocket(receive, send, bulletin).serve()
+async def serve_websocket(scope: Scope, receive: Receive, send: Send, feed: ChangeFeed) -> None:
+    await LiveWebSocket(receive, send, feed).serve()

@@ -1,4 +1,4 @@
-"""Messages: feedback and questions, the answers to them, notices."""
+"""Messages: feedback, support questions, replies and notices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from penstock_hives.analytics.models import FeedbackDay, FeedbackSummary
-from penstock_hives.api.dependencies import ServicesDep, require_permission
+from penstock_hives.api.dependencies import Operator, ServicesDep, require_permission
 from penstock_hives.api.fields import (
     FirstDay,
     LastDay,
@@ -16,24 +15,28 @@ from penstock_hives.api.fields import (
     ObjectId,
     PathId,
     RequestBody,
-    whole_days,
+    check_days,
 )
 from penstock_hives.api.idempotency import IdempotentRoute
-from penstock_hives.api.responses import Cursor, Limit, Page, etag_response
-from penstock_hives.messages.models import MessageType, UserMessage
+from penstock_hives.api.responses import Cursor, Limit, Page, Paging, etag_response
+from penstock_hives.messages.models import (
+    FeedbackDay,
+    FeedbackSummary,
+    MessageType,
+    UserMessage,
+)
 from penstock_hives.people.permissions import AppPermission, Caller
 
 router = APIRouter(route_class=IdempotentRoute, tags=["messages"])
 
 Writer = Annotated[Caller, Depends(require_permission(AppPermission.OWN_MESSAGES))]
 Answerer = Annotated[Caller, Depends(require_permission(AppPermission.ANSWER_MESSAGES))]
-Operator = Annotated[Caller, Depends(require_permission(AppPermission.READ_USERS))]
 
 Content = Annotated[LongText, Field(min_length=1)]
 
 
 class NewMessage(RequestBody):
-    """Feedback to a hive or an account, or a question to whoever runs this."""
+    """Feedback to a hive or an account, or a support question to the operators."""
 
     type: Literal["feedback", "support"]
     content: Content
@@ -49,14 +52,10 @@ class MessageReply(RequestBody):
 
 @router.get("/messages", response_model=Page[UserMessage])
 async def list_messages(
-    request: Request,
-    caller: Writer,
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    request: Request, caller: Writer, services: ServicesDep, page: Paging
 ) -> Response:
-    """What you wrote, what was answered, and notices; the newest first."""
-    return etag_response(request, await services.messages.mine(caller, cursor, limit))
+    """Your messages, replies and notices; the newest first."""
+    return etag_response(request, await services.messages.mine(caller, page.cursor, page.limit))
 
 
 @router.post("/messages", status_code=201)
@@ -73,7 +72,7 @@ async def send_message(
 
 @router.get("/messages/{message}")
 async def get_message(message: PathId, caller: Writer, services: ServicesDep) -> UserMessage:
-    """Read by whom it is for, it is marked so."""
+    """Marks the message as read if you are its recipient."""
     return await services.messages.read(caller, message)
 
 
@@ -81,13 +80,13 @@ async def get_message(message: PathId, caller: Writer, services: ServicesDep) ->
 async def reply(
     message: PathId, body: MessageReply, caller: Writer, services: ServicesDep
 ) -> UserMessage:
-    """By you, or by those it is addressed to."""
+    """By the user of the conversation or its recipient."""
     return await services.messages.reply(caller, message, body.content)
 
 
 @router.delete("/messages/{message}", status_code=204)
 async def remove_message(message: PathId, caller: Writer, services: ServicesDep) -> None:
-    """One you wrote, with the answers to it."""
+    """One of your own messages, with its replies."""
     await services.messages.remove(caller, message)
 
 
@@ -102,7 +101,7 @@ async def account_messages(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Feedback to a business, with its sentiment once it was read for that."""
+    """Feedback to a business, with its sentiment once it is rated."""
     found = await services.messages.of_account(caller, account, hive, sentiment, cursor, limit)
     return etag_response(request, found)
 
@@ -111,7 +110,7 @@ async def account_messages(
 async def feedback_summary(
     account: PathId, caller: Answerer, services: ServicesDep
 ) -> list[FeedbackSummary]:
-    """How many messages of each sentiment, by hive."""
+    """The number of messages by hive and sentiment."""
     return await services.messages.feedback(caller, account)
 
 
@@ -119,17 +118,13 @@ async def feedback_summary(
 async def feedback_days(
     account: PathId, caller: Answerer, services: ServicesDep, begin: FirstDay, end: LastDay
 ) -> list[FeedbackDay]:
-    """How people have spoken of each hive, day by day, as the nights have read it."""
-    whole_days(begin, end)
+    """Feedback by hive and day, as rated by the nightly run."""
+    check_days(begin, end)
     return await services.messages.feedback_days(caller, account, begin, end)
 
 
 @router.get("/support", response_model=Page[UserMessage], tags=["operators"])
 async def support_messages(
-    request: Request,
-    caller: Operator,
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    request: Request, caller: Operator, services: ServicesDep, page: Paging
 ) -> Response:
-    return etag_response(request, await services.messages.support(caller, cursor, limit))
+    return etag_response(request, await services.messages.support(caller, page.cursor, page.limit))

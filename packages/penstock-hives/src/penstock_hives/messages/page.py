@@ -1,4 +1,4 @@
-"""`/hives/feedback`: what people say, how it is meant, and answers to it."""
+"""`/hives/feedback`: feedback, its sentiment, and replies."""
 
 from __future__ import annotations
 
@@ -14,46 +14,40 @@ from penstock_store.dashboard.pages import PageRequest
 from penstock_store.dashboard.theme import draw_chart
 
 _SHOWN = 30
-_LATELY = timedelta(days=28)
+_PERIOD = timedelta(days=28)
 _ANY = "all"
 
 
-async def draw_feedback(office: DashboardContext, visit: PageRequest) -> None:
+async def draw_feedback(context: DashboardContext, visit: PageRequest) -> None:
     ui.add_head_html(components.STYLES)
-    desk = await office.desk(visit)
+    view = await context.account_view(visit)
     with ui.element("div").classes("h-head"):
-        components.choose_account(desk, "/hives/feedback")
-    summaries = await office.services.messages.feedback(desk.caller, desk.account.id)
+        components.choose_account(view, "/hives/feedback")
+    summaries = await context.services.messages.feedback(view.caller, view.account.id)
     total = sum(each.messages for each in summaries)
     with components.figures():
         components.figure(f"{total:,}", "messages")
         components.figure(f"{sum(each.positive for each in summaries):,}", "positive")
         components.figure(f"{sum(each.neutral for each in summaries):,}", "neutral")
         components.figure(f"{sum(each.negative for each in summaries):,}", "negative")
-        components.figure(f"{sum(each.unread for each in summaries):,}", "not judged yet")
-    today = office.resources.clock().date()
-    days = await office.services.messages.feedback_days(
-        desk.caller, desk.account.id, today - _LATELY, today
+        components.figure(f"{sum(each.unread for each in summaries):,}", "not rated yet")
+    today = context.resources.clock().date()
+    days = await context.services.messages.feedback_days(
+        view.caller, view.account.id, today - _PERIOD, today
     )
     if days:
-        with components.card(
-            "How they have spoken", "Good words and bad ones of the last four weeks."
-        ):
+        with components.card("Sentiment", "Positive and negative messages of the last four weeks."):
             about = "Positive and negative messages by day"
             draw_chart(charts.sentiment_chart(days), about).props("data-chart=voices")
-    with components.card(
-        "What people say", "How it is meant is judged by a machine, in English only."
-    ):
-        await _Messages(office, desk).draw()
+    with components.card("Feedback", "The sentiment is computed, for English texts only."):
+        await _Messages(context, view).draw()
 
 
 class _Messages:
-    """One visitor's list."""
-
-    def __init__(self, office: DashboardContext, desk: AccountView) -> None:
-        self._office = office
-        self._desk = desk
-        self._names = {hive.id: hive.name for hive in desk.hives}
+    def __init__(self, context: DashboardContext, view: AccountView) -> None:
+        self._context = context
+        self._view = view
+        self._names = {hive.id: hive.name for hive in view.hives}
         self._sentiment: str | None = None
 
     async def draw(self) -> None:
@@ -68,15 +62,13 @@ class _Messages:
         await self._show()
 
     async def _show(self) -> None:
-        found = await self._office.services.messages.of_account(
-            self._desk.caller, self._desk.account.id, None, self._sentiment, None, _SHOWN
+        found = await self._context.services.messages.of_account(
+            self._view.caller, self._view.account.id, None, self._sentiment, None, _SHOWN
         )
         self._list.clear()
         with self._list:
             if not found.items:
-                components.empty_state(
-                    "forum", "Nobody has said anything", "Feedback comes from the app."
-                )
+                components.empty_state("forum", "No feedback", "Users send feedback with the app.")
             for message in found.items:
                 self._draw(message)
 
@@ -85,15 +77,15 @@ class _Messages:
             with ui.row().classes("items-center gap-2"):
                 label = message.sentiment_label
                 components.pill(
-                    label or "not judged yet", components.SENTIMENTS.get(label or "", "busy")
+                    label or "not rated yet", components.SENTIMENTS.get(label or "", "busy")
                 )
                 if message.rating is not None:
                     stars = ui.label("★" * message.rating + "☆" * (5 - message.rating))
                     stars.classes("h-stars").props(
                         f'role=img aria-label="{message.rating} of 5 stars"'
                     )
-                where = self._names.get(message.hive_id or 0, self._desk.account.name)
-                when = components.clock_text(message.created_at, self._desk.account.time_zone)
+                where = self._names.get(message.hive_id or 0, self._view.account.name)
+                when = components.clock_text(message.created_at, self._view.account.time_zone)
                 ui.label(f"{where} · {when}").classes("p-muted p-small")
             ui.label(message.content)
             with ui.row().classes("items-center gap-2 w-full no-wrap"):
@@ -107,7 +99,7 @@ class _Messages:
         if not (text := (answer.value or "").strip()):
             return
         try:
-            await self._office.services.messages.reply(self._desk.caller, message, text)
+            await self._context.services.messages.reply(self._view.caller, message, text)
         except PenstockError as error:
             ui.notify(str(error), type="negative")
         else:

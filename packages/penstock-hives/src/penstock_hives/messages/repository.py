@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import Final
 
-from penstock_hives.analytics.models import FeedbackDay, FeedbackSummary
-from penstock_hives.database import Connection
-from penstock_hives.messages.models import UserMessage
+from penstock_hives.database import Connection, fetch_all, fetch_one
+from penstock_hives.messages.models import FeedbackDay, FeedbackSummary, UserMessage
 
 _COLUMNS: Final = """
     id, user_id, author_id, hive_id, account_id, in_reply_to, type, content, rating, read_at,
@@ -63,8 +62,7 @@ class MessageRepository:
 
     async def get(self, message: int) -> UserMessage | None:
         statement = f"SELECT {_COLUMNS} FROM user_message WHERE id = %s"
-        row = await (await self._connection.execute(statement, (message,))).fetchone()
-        return None if row is None else UserMessage(**row)
+        return await fetch_one(self._connection, UserMessage, statement, (message,))
 
     async def of_user(self, user: int, before: int | None, limit: int) -> list[UserMessage]:
         statement = f"""
@@ -73,9 +71,7 @@ class MessageRepository:
             ORDER BY id DESC LIMIT %(limit)s
         """
         given = {"user": user, "before": before, "limit": limit}
-        return [
-            UserMessage(**row) async for row in await self._connection.execute(statement, given)
-        ]
+        return await fetch_all(self._connection, UserMessage, statement, given)
 
     async def of_account(
         self,
@@ -93,8 +89,7 @@ class MessageRepository:
             ORDER BY id DESC LIMIT %(limit)s
         """
         given = {"account": account, "hive": hive, "label": label, "before": before}
-        found = await self._connection.execute(statement, given | {"limit": limit})
-        return [UserMessage(**row) async for row in found]
+        return await fetch_all(self._connection, UserMessage, statement, given | {"limit": limit})
 
     async def support(self, before: int | None, limit: int) -> list[UserMessage]:
         statement = f"""
@@ -103,12 +98,10 @@ class MessageRepository:
             ORDER BY id DESC LIMIT %(limit)s
         """
         given = {"before": before, "limit": limit}
-        return [
-            UserMessage(**row) async for row in await self._connection.execute(statement, given)
-        ]
+        return await fetch_all(self._connection, UserMessage, statement, given)
 
     async def read(self, message: int, user: int) -> None:
-        """By the user whose conversation it is."""
+        """By the user of the conversation."""
         statement = """
             UPDATE user_message SET read_at = coalesce(read_at, now())
             WHERE id = %s AND user_id = %s AND author_id IS DISTINCT FROM user_id
@@ -116,15 +109,13 @@ class MessageRepository:
         await self._connection.execute(statement, (message, user))
 
     async def remove(self, message: int, author: int) -> bool:
-        """With the answers to it."""
+        """With its replies."""
         statement = "DELETE FROM user_message WHERE id = %s AND author_id = %s"
         return (await self._connection.execute(statement, (message, author))).rowcount == 1
 
     async def days(self, account: int, begin: date, end: date) -> list[FeedbackDay]:
         given = {"account": account, "begin": begin, "end": end}
-        found = await self._connection.execute(_DAYS, given)
-        return [FeedbackDay(**row) async for row in found]
+        return await fetch_all(self._connection, FeedbackDay, _DAYS, given)
 
     async def summary(self, account: int) -> list[FeedbackSummary]:
-        found = await self._connection.execute(_SUMMARY, {"account": account})
-        return [FeedbackSummary(**row) async for row in found]
+        return await fetch_all(self._connection, FeedbackSummary, _SUMMARY, {"account": account})

@@ -1,16 +1,20 @@
-"""Messages: feedback to hives and businesses, questions to operators, answers, notices."""
+"""Messages: feedback to hives and businesses, support questions, replies, notices."""
 
 from __future__ import annotations
 
 from datetime import date
 
 from penstock.core.errors import NotFound
-from penstock_hives.analytics.models import FeedbackDay, FeedbackSummary
 from penstock_hives.database import Connection, DatabasePool
-from penstock_hives.errors import FieldError, InvalidRequest
-from penstock_hives.messages.models import MessageType, UserMessage
+from penstock_hives.errors import invalid_field, require_found
+from penstock_hives.messages.models import (
+    FeedbackDay,
+    FeedbackSummary,
+    MessageType,
+    UserMessage,
+)
 from penstock_hives.messages.repository import MessageRepository
-from penstock_hives.pagination import CursorPage, decode_cursor, paginate
+from penstock_hives.pagination import CursorPage, decode_id, paginate
 from penstock_hives.people.permissions import EVERYWHERE, AppPermission, Caller
 from penstock_hives.places.repository import HiveRepository
 
@@ -28,19 +32,15 @@ class MessageService:
         account: int | None = None,
         rating: int | None = None,
     ) -> UserMessage:
-        """Feedback goes to a hive or an account, a question to whoever runs the installation."""
+        """Feedback goes to a hive or an account, support questions to the operators."""
         if kind is MessageType.FEEDBACK and (hive is None) == (account is None):
-            raise InvalidRequest(
-                "to whom?", [FieldError("hive_id", "is given, or account_id, not both")]
-            )
+            raise invalid_field("hive_id", "or account_id must be given, not both")
         if kind is MessageType.SUPPORT and (hive, account, rating) != (None, None, None):
-            fault = FieldError("hive_id", "is for feedback, as are account_id and rating")
-            raise InvalidRequest("support goes to nobody in particular", [fault])
+            raise invalid_field("hive_id", "must not be given for support, nor account_id, rating")
         async with self._pool.transaction() as connection:
             if hive is not None:
-                account = await HiveRepository(connection).account_of(hive)
-                if account is None:
-                    raise NotFound(f"there is no hive {hive}")
+                found = await HiveRepository(connection).account_of(hive)
+                account = require_found(found, f"hive {hive}")
             messages = MessageRepository(connection)
             own = caller.known
             return await messages.add(
@@ -48,25 +48,23 @@ class MessageService:
             )
 
     async def mine(self, caller: Caller, cursor: str | None, limit: int) -> CursorPage[UserMessage]:
-        before = decode_cursor(cursor, int) or [None]
+        before = decode_id(cursor)
         async with self._pool.reading() as connection:
-            found = await MessageRepository(connection).of_user(caller.known, before[0], limit + 1)
+            found = await MessageRepository(connection).of_user(caller.known, before, limit + 1)
         return paginate(found, limit, lambda message: [message.id])
 
     async def read(self, caller: Caller, message: int) -> UserMessage:
-        """Seen by whom it is for, it is read."""
+        """Marks the message as read if the caller is its recipient."""
         async with self._pool.transaction() as connection:
-            await _seen(connection, caller, message)
+            await _require_visible(connection, caller, message)
             messages = MessageRepository(connection)
             await messages.read(message, caller.known)
-            found = await messages.get(message)
-        assert found is not None
-        return found
+            return require_found(await messages.get(message), f"message {message}")
 
     async def reply(self, caller: Caller, message: int, content: str) -> UserMessage:
-        """By the user whose conversation it is, or by who it is addressed to."""
+        """By the user of the conversation or its recipient."""
         async with self._pool.transaction() as connection:
-            held = await _seen(connection, caller, message)
+            held = await _require_visible(connection, caller, message)
             return await MessageRepository(connection).add(
                 held.user_id,
                 caller.known,
@@ -78,10 +76,10 @@ class MessageService:
             )
 
     async def remove(self, caller: Caller, message: int) -> None:
-        """One's own, with the answers to it."""
+        """One of the caller's own, with its replies."""
         async with self._pool.transaction() as connection:
             if not await MessageRepository(connection).remove(message, caller.known):
-                raise NotFound(f"you have written no message {message}")
+                raise NotFound(f"message {message} of yours not found")
 
     async def of_account(
         self,
@@ -93,20 +91,20 @@ class MessageService:
         limit: int,
     ) -> CursorPage[UserMessage]:
         caller.require(AppPermission.ANSWER_MESSAGES, account)
-        before = decode_cursor(cursor, int) or [None]
+        before = decode_id(cursor)
         async with self._pool.reading() as connection:
             messages = MessageRepository(connection)
-            found = await messages.of_account(account, hive, sentiment, before[0], limit + 1)
+            found = await messages.of_account(account, hive, sentiment, before, limit + 1)
         return paginate(found, limit, lambda message: [message.id])
 
     async def support(
         self, caller: Caller, cursor: str | None, limit: int
     ) -> CursorPage[UserMessage]:
-        """Questions to operators, the newest first."""
+        """Support questions, the newest first."""
         caller.require(AppPermission.READ_USERS)
-        before = decode_cursor(cursor, int) or [None]
+        before = decode_id(cursor)
         async with self._pool.reading() as connection:
-            found = await MessageRepository(connection).support(before[0], limit + 1)
+            found = await MessageRepository(connection).support(before, limit + 1)
         return paginate(found, limit, lambda message: [message.id])
 
     async def feedback(self, caller: Caller, account: int) -> list[FeedbackSummary]:
@@ -122,8 +120,8 @@ class MessageService:
             return await MessageRepository(connection).days(account, begin, end)
 
 
-async def _seen(connection: Connection, caller: Caller, message: int) -> UserMessage:
-    """A message the caller may see; others' are not there."""
+async def _require_visible(connection: Connection, caller: Caller, message: int) -> UserMessage:
+    """Messages of others look as if they did not exist."""
     found = await MessageRepository(connection).get(message)
     if found is not None:
         if found.user_id == caller.id or caller.role in EVERYWHERE:
@@ -132,4 +130,4 @@ async def _seen(connection: Connection, caller: Caller, message: int) -> UserMes
             AppPermission.ANSWER_MESSAGES, found.account_id
         ):
             return found
-    raise NotFound(f"there is no message {message} for you")
+    raise NotFound(f"message {message} not found")

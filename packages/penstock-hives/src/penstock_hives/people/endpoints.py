@@ -1,4 +1,4 @@
-"""Oneself, one's keys and activity; for operators, everybody."""
+"""Profile, API keys and activity of the caller; accounts and members; users, for operators."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
 from penstock_hives.analytics.models import Usage
-from penstock_hives.api.dependencies import Reader, ResourcesDep, ServicesDep, require_permission
+from penstock_hives.api.dependencies import (
+    AccountReader,
+    Operator,
+    Reader,
+    ServicesDep,
+    SignedIn,
+    require_permission,
+)
 from penstock_hives.api.fields import (
-    Identifier,
     Locale,
     ObjectId,
     PathId,
@@ -21,20 +27,7 @@ from penstock_hives.api.fields import (
     fields_set,
 )
 from penstock_hives.api.idempotency import SECRET, IdempotentRoute
-from penstock_hives.api.responses import (
-    PUBLIC,
-    Cursor,
-    IfMatch,
-    Limit,
-    Page,
-    etag_response,
-    read_from_cache,
-)
-from penstock_hives.billing.models import (
-    PaymentTransaction,
-    PlanSubscription,
-    SubscriptionPlan,
-)
+from penstock_hives.api.responses import Cursor, IfMatch, Limit, Page, Paging, etag_response
 from penstock_hives.people.models import (
     AccountMember,
     ApiKey,
@@ -56,10 +49,8 @@ from penstock_hives.people.permissions import (
 
 router = APIRouter(route_class=IdempotentRoute, tags=["users"])
 
-SignedIn = Annotated[Caller, Depends(require_permission(AppPermission.OWN_PROFILE))]
 KeyOwner = Annotated[Caller, Depends(require_permission(AppPermission.OWN_KEYS))]
 Recorder = Annotated[Caller, Depends(require_permission(AppPermission.RECORD_ACTIVITY))]
-Operator = Annotated[Caller, Depends(require_permission(AppPermission.READ_USERS))]
 Analyst = Annotated[Caller, Depends(require_permission(AppPermission.READ_USAGE))]
 Appointer = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_ROLES))]
 Auditor = Annotated[Caller, Depends(require_permission(AppPermission.READ_AUDIT))]
@@ -68,7 +59,7 @@ Days = Annotated[int, Query(ge=1, le=366)]
 
 
 class ProfileEdit(RequestBody):
-    """What is to be different. Age band and gender are told by choice; null takes them back."""
+    """Fields that are missing stay. Age band and gender are voluntary; null removes them."""
 
     nickname: Annotated[ShortText, Field(max_length=40)] | None = None
     locale: Locale | None = None
@@ -83,8 +74,6 @@ class NewKey(RequestBody):
 
 
 class ActivityEvent(RequestBody):
-    """Something done in an application."""
-
     action: Literal[
         "view", "search", "favourite", "unfavourite", "deal_open", "deal_redeem", "navigate"
     ]
@@ -92,7 +81,7 @@ class ActivityEvent(RequestBody):
     hive_id: ObjectId | None = None
     deal_id: ObjectId | None = None
     query: ShortText | None = None
-    """What was looked for."""
+    """The search text."""
     at: Timestamp | None = None
 
 
@@ -113,12 +102,12 @@ class RoleGrants(RequestBody):
     role: UserRole
     permissions: list[AppPermission]
     everywhere: bool
-    """Whether permissions of accounts hold in all of them."""
+    """Whether permissions in accounts apply to all accounts."""
 
 
 @router.get("/me", response_model=UserProfile)
 async def get_me(request: Request, caller: SignedIn, services: ServicesDep) -> Response:
-    """What we know of you: this is all of it."""
+    """All data of your profile."""
     return etag_response(request, await services.users.profile(caller))
 
 
@@ -135,7 +124,7 @@ async def edit_me(
 
 @router.delete("/me", status_code=204)
 async def leave(caller: SignedIn, services: ServicesDep) -> None:
-    """Erases your messages, your activity and everything you kept."""
+    """Delete your user with its messages, activity and settings."""
     await services.users.leave(caller)
 
 
@@ -143,7 +132,7 @@ async def leave(caller: SignedIn, services: ServicesDep) -> None:
 async def my_activity(
     caller: SignedIn, services: ServicesDep, days: Days = 90, limit: Limit = 10
 ) -> Usage:
-    """What you looked at, looked for and liked most."""
+    """What you viewed, searched and liked most."""
     return await services.activity.mine(caller, days, limit)
 
 
@@ -151,19 +140,19 @@ async def my_activity(
 async def record_events(
     body: ActivityEvents, caller: Recorder, services: ServicesDep
 ) -> RecordedEvents:
-    """What was done in an application; without signing in, it is nobody's."""
+    """Record activity in an app; without a sign-in it is anonymous."""
     events = [_event(body.session_id, each) for each in body.events]
     return RecordedEvents(recorded=await services.activity.record(caller, events))
 
 
 @router.get("/me/keys", tags=["security"])
 async def list_keys(caller: KeyOwner, services: ServicesDep) -> list[ApiKey]:
-    return await services.keys.of(caller)
+    return await services.keys.of_user(caller)
 
 
 @router.post("/me/keys", status_code=201, tags=["security"], openapi_extra=SECRET)
 async def make_key(body: NewKey, caller: KeyOwner, services: ServicesDep) -> NewApiKey:
-    """A key for a program, which then acts as you. The secret is shown this once."""
+    """An API key for a program that acts as you. The secret is shown only once."""
     return await services.keys.make(caller, body.name, body.expires_at)
 
 
@@ -174,7 +163,7 @@ async def revoke_key(key: PathId, caller: KeyOwner, services: ServicesDep) -> No
 
 @router.get("/roles", tags=["security"])
 async def list_roles(caller: Reader) -> list[RoleGrants]:
-    """Who may do what."""
+    """The permissions of each role."""
     return [
         RoleGrants(
             role=role,
@@ -187,13 +176,9 @@ async def list_roles(caller: Reader) -> list[RoleGrants]:
 
 @router.get("/users", response_model=Page[UserSummary], tags=["operators"])
 async def list_users(
-    request: Request,
-    caller: Operator,
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    request: Request, caller: Operator, services: ServicesDep, page: Paging
 ) -> Response:
-    return etag_response(request, await services.users.users(caller, cursor, limit))
+    return etag_response(request, await services.users.users(caller, page.cursor, page.limit))
 
 
 @router.put("/users/{user}/role", status_code=204, tags=["operators", "security"])
@@ -207,7 +192,7 @@ async def appoint(
 async def usage(
     caller: Analyst, services: ServicesDep, days: Days = 30, limit: Limit = 10
 ) -> Usage:
-    """What everybody looks at, looks for and likes most."""
+    """What all users view, search and like most."""
     return await services.activity.everybody(caller, days, limit)
 
 
@@ -220,7 +205,7 @@ async def audit(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Who changed what, the newest first; operators may leave out the account."""
+    """Changes with their authors, the newest first; operators may omit the account."""
     return etag_response(request, await services.users.audit(caller, account, cursor, limit))
 
 
@@ -230,16 +215,11 @@ def _event(session: str, event: ActivityEvent) -> dict[str, Any]:
     return {**values, "session_id": session, "data_json": data}
 
 
-# Accounts and who belongs to them; plans, subscriptions and what was paid.
-
 accounts_router = APIRouter(route_class=IdempotentRoute, tags=["business"])
 
 Opener = Annotated[Caller, Depends(require_permission(AppPermission.OPEN_ACCOUNT))]
-Insider = Annotated[Caller, Depends(require_permission(AppPermission.READ_ACCOUNT))]
-Editor = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_ACCOUNT))]
-Host = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_MEMBERS))]
-Payer = Annotated[Caller, Depends(require_permission(AppPermission.READ_BILLING))]
-Granter = Annotated[Caller, Depends(require_permission(AppPermission.GRANT_PLANS))]
+AccountEditor = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_ACCOUNT))]
+MemberEditor = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_MEMBERS))]
 
 
 class NewAccount(RequestBody):
@@ -257,32 +237,19 @@ class MemberRole(RequestBody):
     role: Literal["account_member", "account_admin"] = "account_member"
 
 
-class PlanGrant(RequestBody):
-    """A plan by hand, to a user or to an account."""
-
-    plan: Identifier
-    user_id: ObjectId | None = None
-    account_id: ObjectId | None = None
-    expires_at: Timestamp | None = None
-
-
 @accounts_router.get("/accounts", response_model=Page[BusinessAccount])
 async def list_accounts(
-    request: Request,
-    caller: SignedIn,
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    request: Request, caller: SignedIn, services: ServicesDep, page: Paging
 ) -> Response:
-    """Those you belong to; all of them, for operators."""
-    return etag_response(request, await services.accounts.mine(caller, cursor, limit))
+    """Your accounts; for operators all accounts."""
+    return etag_response(request, await services.accounts.mine(caller, page.cursor, page.limit))
 
 
 @accounts_router.post("/accounts", status_code=201)
 async def open_account(
     body: NewAccount, caller: Opener, services: ServicesDep, response: Response
 ) -> BusinessAccount:
-    """A business of your own: you are its admin."""
+    """Open an account; you become its admin."""
     made = await services.accounts.open(caller, body.name, body.time_zone)
     response.headers["Location"] = f"/v1/accounts/{made.id}"
     return made
@@ -290,7 +257,7 @@ async def open_account(
 
 @accounts_router.get("/accounts/{account}", response_model=BusinessAccount)
 async def get_account(
-    request: Request, account: PathId, caller: Insider, services: ServicesDep
+    request: Request, account: PathId, caller: AccountReader, services: ServicesDep
 ) -> Response:
     return etag_response(request, await services.accounts.get(caller, account))
 
@@ -300,7 +267,7 @@ async def edit_account(
     request: Request,
     account: PathId,
     body: AccountEdit,
-    caller: Editor,
+    caller: AccountEditor,
     services: ServicesDep,
     seen: IfMatch = None,
 ) -> Response:
@@ -310,130 +277,69 @@ async def edit_account(
 
 
 @accounts_router.delete("/accounts/{account}", status_code=204)
-async def close_account(account: PathId, caller: Editor, services: ServicesDep) -> None:
-    """Its hives are hidden with it."""
+async def close_account(account: PathId, caller: AccountEditor, services: ServicesDep) -> None:
+    """Close the account and hide its hives."""
     await services.accounts.close(caller, account)
 
 
 @accounts_router.get("/accounts/{account}/members")
 async def list_members(
-    account: PathId, caller: Insider, services: ServicesDep
+    account: PathId, caller: AccountReader, services: ServicesDep
 ) -> list[AccountMember]:
     return await services.accounts.members(caller, account)
 
 
 @accounts_router.put("/accounts/{account}/members/{user}")
 async def appoint_member(
-    account: PathId, user: PathId, body: MemberRole, caller: Host, services: ServicesDep
+    account: PathId, user: PathId, body: MemberRole, caller: MemberEditor, services: ServicesDep
 ) -> AccountMember:
-    """A member gets another role. Others are invited."""
+    """Change the role of a member. Invite users who are not members."""
     return await services.accounts.appoint(caller, account, user, UserRole(body.role))
 
 
 @accounts_router.delete("/accounts/{account}/members/{user}", status_code=204)
 async def dismiss_member(
-    account: PathId, user: PathId, caller: Insider, services: ServicesDep
+    account: PathId, user: PathId, caller: AccountReader, services: ServicesDep
 ) -> None:
-    """Admins may dismiss anybody but the last admin; members may go."""
+    """Admins may remove anybody but the last admin; members may leave."""
     await services.accounts.dismiss(caller, account, user)
 
 
 @accounts_router.get("/accounts/{account}/invitations")
 async def list_invitations(
-    account: PathId, caller: Host, services: ServicesDep
+    account: PathId, caller: MemberEditor, services: ServicesDep
 ) -> list[Invitation]:
-    """Who has been asked to join, and has not answered."""
+    """Open invitations."""
     return await services.invitations.of_account(caller, account)
 
 
 @accounts_router.put("/accounts/{account}/invitations/{user}")
 async def invite(
-    account: PathId, user: PathId, body: MemberRole, caller: Host, services: ServicesDep
+    account: PathId, user: PathId, body: MemberRole, caller: MemberEditor, services: ServicesDep
 ) -> Invitation:
-    """Ask somebody to join. They find it in their inbox, and are a member once they accept."""
+    """Invite a user, who becomes a member by accepting. The invitation is sent to the inbox."""
     return await services.invitations.invite(caller, account, user, UserRole(body.role))
 
 
 @accounts_router.delete("/accounts/{account}/invitations/{user}", status_code=204)
 async def withdraw_invitation(
-    account: PathId, user: PathId, caller: Host, services: ServicesDep
+    account: PathId, user: PathId, caller: MemberEditor, services: ServicesDep
 ) -> None:
     await services.invitations.withdraw(caller, account, user)
 
 
 @accounts_router.get("/me/invitations")
 async def my_invitations(caller: SignedIn, services: ServicesDep) -> list[Invitation]:
-    """Accounts that ask you to join."""
+    """Your open invitations."""
     return await services.invitations.mine(caller)
 
 
 @accounts_router.post("/me/invitations/{account}/accept")
 async def accept_invitation(account: PathId, caller: SignedIn, services: ServicesDep) -> Membership:
-    """Join the account, in the role you were asked for."""
+    """Join the account in the invited role."""
     return await services.invitations.accept(caller, account)
 
 
 @accounts_router.delete("/me/invitations/{account}", status_code=204)
 async def decline_invitation(account: PathId, caller: SignedIn, services: ServicesDep) -> None:
     await services.invitations.decline(caller, account)
-
-
-@accounts_router.get("/plans", response_model=list[SubscriptionPlan], tags=["plans"])
-async def list_plans(request: Request, caller: Reader, context: ResourcesDep) -> Response:
-    """What may be had, with the features of each."""
-    if (answer := await read_from_cache(context.public, caller, request)) is not None:
-        return answer
-    return etag_response(request, await context.services.plans.plans(), PUBLIC)
-
-
-@accounts_router.get("/me/subscriptions", tags=["plans"])
-async def my_subscriptions(caller: SignedIn, services: ServicesDep) -> list[PlanSubscription]:
-    return await services.plans.subscriptions(caller, None)
-
-
-@accounts_router.get("/me/transactions", response_model=Page[PaymentTransaction], tags=["plans"])
-async def my_transactions(
-    request: Request,
-    caller: SignedIn,
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Response:
-    """What you paid, with when it was cancelled and when it expires."""
-    return etag_response(request, await services.plans.transactions(caller, None, cursor, limit))
-
-
-@accounts_router.get("/accounts/{account}/subscriptions", tags=["plans"])
-async def account_subscriptions(
-    account: PathId, caller: Payer, services: ServicesDep
-) -> list[PlanSubscription]:
-    return await services.plans.subscriptions(caller, account)
-
-
-@accounts_router.get(
-    "/accounts/{account}/transactions", response_model=Page[PaymentTransaction], tags=["plans"]
-)
-async def account_transactions(
-    request: Request,
-    account: PathId,
-    caller: Payer,
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Response:
-    return etag_response(request, await services.plans.transactions(caller, account, cursor, limit))
-
-
-@accounts_router.post("/subscriptions", status_code=201, tags=["plans", "operators"])
-async def grant_plan(body: PlanGrant, caller: Granter, services: ServicesDep) -> PlanSubscription:
-    return await services.plans.grant(
-        caller, body.plan, body.user_id, body.account_id, body.expires_at
-    )
-
-
-@accounts_router.post("/subscriptions/{subscription}/cancel", tags=["plans"])
-async def cancel_subscription(
-    subscription: PathId, caller: SignedIn, services: ServicesDep
-) -> PlanSubscription:
-    """It runs to the end of what was paid. What was bought in a store is cancelled there (409)."""
-    return await services.plans.cancel(caller, subscription)

@@ -1,4 +1,4 @@
-"""People and businesses: profiles, accounts and who belongs to them, keys, what was changed."""
+"""Users, business accounts, members, invitations, API keys and audit entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class UserProfile:
-    """What somebody sees of themselves. There is nothing else: no address, no number."""
+    """All data of a user; there is no e-mail address or phone number."""
 
     id: int
     nickname: str | None
@@ -34,8 +34,6 @@ class UserProfile:
 
 @dataclass(frozen=True, slots=True)
 class UserSummary:
-    """What operators see of somebody."""
-
     id: int
     nickname: str | None
     role: str
@@ -65,7 +63,7 @@ class AccountMember:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """To join an account; nothing changes before it is accepted."""
+    """To join an account; without effect until it is accepted."""
 
     account_id: int
     account: str
@@ -87,7 +85,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
-    """A key when it was made: its secret is told this once."""
+    """A new key; its secret is returned only once."""
 
     key: ApiKey
     secret: str

@@ -1,4 +1,4 @@
-"""`/hives/invitations`: businesses that ask the visitor to join, to be accepted or declined."""
+"""`/hives/invitations`: invitations of the user, to accept or decline."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ INVITATIONS_PATH = "/hives/invitations"
 _ROLES = {"account_member": "a member", "account_admin": "an admin"}
 
 
-async def draw_invitations(office: DashboardContext, visit: PageRequest) -> None:
+async def draw_invitations(context: DashboardContext, visit: PageRequest) -> None:
     ui.add_head_html(components.STYLES)
-    invitations = office.services.invitations
-    if visit.person == ANONYMOUS:
-        components.empty_state(
-            "mail", "Nobody is asked who they are here", "Start it with --gate hives."
-        )
+    invitations = context.services.invitations
+    if visit.user == ANONYMOUS:
+        components.empty_state("mail", "No sign-in", "Start the dashboards with --gate hives.")
         return
-    caller = await office.caller(visit.person)
+    caller = await context.caller(visit.user)
     found = await invitations.mine(caller)
     if not found:
         components.empty_state(
-            "mail", "No invitations", "A business that asks you to join is shown here."
+            "mail", "No invitations", "Invitations to join a business are shown here."
         )
     for each in found:
         _draw(

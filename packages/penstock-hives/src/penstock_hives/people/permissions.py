@@ -1,8 +1,7 @@
-"""Roles and permissions: who may do what, as one table.
+"""Roles, their permissions in one table, and the caller of a request.
 
-A role is granted permissions; those of `ACCOUNT_SCOPED` hold only in the accounts one is a member
-of, by the role one has there. Operators and admins have them in every account. This is the only
-place that says so; `permissions.py` asks it.
+Permissions in `ACCOUNT_SCOPED` apply to the accounts the caller is a member of, by the role there.
+Operators and admins have them in every account.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from penstock.core.errors import AccessRefused, AuthenticationFailed
 
 
 class UserRole(StrEnum):
-    ANONYMOUS = "anonymous"  #: has not signed in
-    USER = "user"  #: has signed in
-    ACCOUNT_MEMBER = "account_member"  #: works for a business
-    ACCOUNT_ADMIN = "account_admin"  #: answers for a business
-    OPERATOR = "operator"  #: keeps the installation running: sensors, types, support
-    ADMIN = "admin"  #: may do everything, and says who is what
+    ANONYMOUS = "anonymous"  #: not signed in
+    USER = "user"  #: signed in
+    ACCOUNT_MEMBER = "account_member"  #: a member of a business
+    ACCOUNT_ADMIN = "account_admin"  #: runs a business
+    OPERATOR = "operator"  #: runs the installation: sensors, types, support
+    ADMIN = "admin"  #: all permissions, and assigns roles
 
 
 class AppPermission(StrEnum):
@@ -74,7 +73,7 @@ _IN_CHARGE: Final = _MEMBER | {
 }
 _OPERATING: Final = frozenset({_P.EDIT_TYPES, _P.READ_USERS, _P.READ_USAGE, _P.GRANT_PLANS})
 
-#: These hold in the accounts one belongs to.
+#: These apply to the caller's accounts only.
 ACCOUNT_SCOPED: Final = _IN_CHARGE
 
 GRANTS: Final[Mapping[UserRole, frozenset[AppPermission]]] = {
@@ -86,13 +85,11 @@ GRANTS: Final[Mapping[UserRole, frozenset[AppPermission]]] = {
     UserRole.ADMIN: frozenset(AppPermission),
 }
 
-#: Roles that reach into every account.
+#: Roles with access to every account.
 EVERYWHERE: Final = frozenset({UserRole.OPERATOR, UserRole.ADMIN})
 
 
-# Who asks: the one value every decision about permission is made from.
-
-#: Plans whose callers are answered from the cache only.
+#: Callers with these plans read from the cache.
 CACHED_PLANS: Final = frozenset({"anonymous", "free", "business_free"})
 
 
@@ -103,11 +100,11 @@ class Caller:
     role: UserRole
     plan: str
     features: frozenset[str] = frozenset()
-    #: Account → what the caller is there.
+    #: Account → role in it.
     memberships: Mapping[int, UserRole] = field(default_factory=dict)
 
     def may(self, permission: AppPermission, account: int | None = None) -> bool:
-        """In this account; without one, in any at all."""
+        """In this account; without one, in any."""
         if permission not in ACCOUNT_SCOPED or self.role in EVERYWHERE:
             return permission in GRANTS[self.role]
         if account is None:
@@ -119,20 +116,20 @@ class Caller:
         if self.may(permission, account):
             return
         if self.id is None:
-            raise AuthenticationFailed("sign in to do this")
+            raise AuthenticationFailed("sign in first")
         where = "" if account is None else f" in account {account}"
         raise AccessRefused(f"this needs the permission {permission}{where}")
 
     @property
-    def fresh(self) -> bool:
-        """Whether the database may be read for them; others get what the cache has."""
+    def reads_live(self) -> bool:
+        """Whether public reads come from the database instead of the cache."""
         return self.plan not in CACHED_PLANS or bool(self.memberships) or self.role in EVERYWHERE
 
     @property
     def known(self) -> int:
-        """Their id, for what only the signed-in do."""
+        """The id of a signed-in caller."""
         if self.id is None:
-            raise AuthenticationFailed("sign in to do this")
+            raise AuthenticationFailed("sign in first")
         return self.id
 
 

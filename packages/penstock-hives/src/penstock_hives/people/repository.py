@@ -1,4 +1,4 @@
-"""Users, accounts, members, API keys."""
+"""Users, accounts, members, invitations, API keys and the audit log in SQL."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any, Final
 from psycopg.types.json import Jsonb
 from pydantic_core import to_jsonable_python
 
-from penstock_hives import database
 from penstock_hives.billing.repository import ENTITLED
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, fetch_all, fetch_one, insert_row, update_row
 from penstock_hives.people.models import (
     AccountMember,
     ApiKey,
@@ -24,10 +23,10 @@ from penstock_hives.people.models import (
 )
 from penstock_hives.people.permissions import Caller, UserRole
 
-_SEEN: Final = """
+_CREATE: Final = """
     INSERT INTO app_user (firebase_uid) VALUES (%(uid)s) ON CONFLICT (firebase_uid) DO NOTHING
 """
-#: Their own plans, and those of the accounts they belong to, count alike.
+#: With the plans of the user and of their accounts.
 _CALLER: Final = f"""
     SELECT u.id, u.firebase_uid, u.role, u.deleted_at,
            (SELECT json_object_agg(m.account_id, m.role) FROM account_member m
@@ -77,7 +76,7 @@ _USE_KEY: Final = """
     WHERE hash = %(hash)s AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
     RETURNING user_id
 """
-#: What is told by choice, and everything that was done, goes; what others rely on does not.
+#: Deletes the data of a user, except what others rely on.
 _ERASE: Final = (
     "DELETE FROM user_message WHERE user_id = %(user)s",
     "DELETE FROM user_analytics WHERE user_id = %(user)s",
@@ -102,10 +101,10 @@ class PeopleRepository:
         self._connection = connection
 
     async def caller(self, uid: str, now: datetime) -> Caller:
-        """Who has this identifier; they are entered when they are seen first."""
+        """The user with this uid; created on the first request."""
         found = await self._caller("WHERE u.firebase_uid = %(uid)s", {"uid": uid, "now": now})
         if found is None:
-            await self._connection.execute(_SEEN, {"uid": uid})
+            await self._connection.execute(_CREATE, {"uid": uid})
             found = await self._caller("WHERE u.firebase_uid = %(uid)s", {"uid": uid, "now": now})
         assert found is not None
         return found
@@ -132,10 +131,7 @@ class PeopleRepository:
         return UserProfile(**row, plan=caller.plan, features=features, memberships=memberships)
 
     async def change(self, user: int, values: Mapping[str, Any]) -> bool:
-        if not values:
-            return True
-        statement = database.update("app_user", values, user)
-        return (await self._connection.execute(statement, values)).rowcount == 1
+        return await update_row(self._connection, "app_user", user, values)
 
     async def erase(self, user: int) -> None:
         for statement in _ERASE:
@@ -146,8 +142,7 @@ class PeopleRepository:
             SELECT id, nickname, role, locale, created_at FROM app_user
             WHERE deleted_at IS NULL AND id > %s ORDER BY id LIMIT %s
         """
-        found = await self._connection.execute(statement, (after, limit))
-        return [UserSummary(**row) async for row in found]
+        return await fetch_all(self._connection, UserSummary, statement, (after, limit))
 
     async def add_key(
         self, user: int, name: str, digest: bytes, hint: str, expires: datetime | None
@@ -165,7 +160,7 @@ class PeopleRepository:
         statement = f"""
             SELECT {_KEY_COLUMNS} FROM api_key WHERE user_id = %s AND revoked_at IS NULL ORDER BY id
         """
-        return [ApiKey(**row) async for row in await self._connection.execute(statement, (user,))]
+        return await fetch_all(self._connection, ApiKey, statement, (user,))
 
     async def revoke_key(self, user: int, key: int) -> bool:
         statement = """
@@ -198,43 +193,35 @@ class AccountRepository:
     ) -> BusinessAccount | None:
         statement = f"{_ACCOUNT} WHERE a.id = %(account)s {'FOR UPDATE OF a' if lock else ''}"
         given = {"account": account, "now": now}
-        row = await (await self._connection.execute(statement, given)).fetchone()
-        return None if row is None else BusinessAccount(**row)
+        return await fetch_one(self._connection, BusinessAccount, statement, given)
 
     async def of_user(
         self, user: int | None, now: datetime, after: int, limit: int
     ) -> list[BusinessAccount]:
-        """Those somebody belongs to; of nobody, all."""
+        """Accounts of a user; without one, all."""
         statement = f"""
             {_ACCOUNT} WHERE a.id > %(after)s AND (%(user)s::bigint IS NULL OR a.id IN (
                 SELECT account_id FROM account_member WHERE user_id = %(user)s))
             ORDER BY a.id LIMIT %(limit)s
         """
         given = {"user": user, "now": now, "after": after, "limit": limit}
-        return [
-            BusinessAccount(**row) async for row in await self._connection.execute(statement, given)
-        ]
+        return await fetch_all(self._connection, BusinessAccount, statement, given)
 
     async def add(self, values: Mapping[str, Any]) -> int:
-        statement = database.insert("account", values)
-        row = await (await self._connection.execute(statement, values)).fetchone()
-        assert row is not None
-        return int(row["id"])
+        return await insert_row(self._connection, "account", values)
 
     async def change(self, account: int, values: Mapping[str, Any]) -> None:
-        if values:
-            await self._connection.execute(database.update("account", values, account), values)
+        await update_row(self._connection, "account", account, values)
 
     async def members(self, account: int) -> list[AccountMember]:
         statement = """
             SELECT m.user_id, u.nickname, m.role, m.created_at FROM account_member m
             JOIN app_user u ON u.id = m.user_id WHERE m.account_id = %s ORDER BY m.user_id
         """
-        found = await self._connection.execute(statement, (account,))
-        return [AccountMember(**row) async for row in found]
+        return await fetch_all(self._connection, AccountMember, statement, (account,))
 
     async def set_member(self, account: int, user: int, role: str) -> bool:
-        """Whether there is such a user."""
+        """False if the user does not exist."""
         statement = """
             INSERT INTO account_member (account_id, user_id, role)
             SELECT %(account)s, id, %(role)s FROM app_user
@@ -251,7 +238,7 @@ class AccountRepository:
     async def invite(
         self, account: int, user: int, role: str, by: int | None, now: datetime, until: datetime
     ) -> bool:
-        """Whether there is such a user. An invitation that is there already is renewed."""
+        """Create or renew an invitation; false if the user does not exist."""
         given = {"account": account, "user": user, "role": role, "by": by, "now": now}
         given["until"] = until
         return (await self._connection.execute(_INVITE, given)).rowcount == 1
@@ -259,27 +246,24 @@ class AccountRepository:
     async def invitations(
         self, now: datetime, *, account: int | None = None, user: int | None = None
     ) -> list[Invitation]:
-        """Those that hold: of an account, to a user, or both."""
+        """Valid invitations of an account, to a user, or both."""
         given = {"account": account, "user": user, "now": now}
-        found = await self._connection.execute(_INVITATIONS, given)
-        return [Invitation(**row) async for row in found]
+        return await fetch_all(self._connection, Invitation, _INVITATIONS, given)
 
     async def withdraw(self, account: int, user: int) -> bool:
-        """Whether there was an invitation, whether or not it still held."""
+        """False if there was no invitation, valid or not."""
         statement = "DELETE FROM account_invitation WHERE account_id = %s AND user_id = %s"
         return (await self._connection.execute(statement, (account, user))).rowcount == 1
 
     async def entitle(self, user: int) -> None:
-        """A user's role is at least the highest they have in any account; operators stay so."""
+        """Set the user's role to their highest role in any account; not for operators."""
         statement = """
             UPDATE app_user SET role = coalesce((
                 SELECT min(m.role) FROM account_member m WHERE m.user_id = %(user)s), 'user')
             WHERE id = %(user)s AND role IN ('user', 'account_member', 'account_admin')
-        """  # 'account_admin' comes before 'account_member'
+        """  # 'account_admin' sorts before 'account_member'
         await self._connection.execute(statement, {"user": user})
 
-
-# Table `audit_log`: who changed what that others rely on, in the transaction that changed it.
 
 _RECORD: Final = """
     INSERT INTO audit_log (user_id, action, entity, entity_id, account_id, details)
@@ -294,6 +278,8 @@ _READ: Final = """
 
 
 class AuditRepository:
+    """Table `audit_log`, written in the transaction of the change."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
@@ -320,4 +306,4 @@ class AuditRepository:
         self, account: int | None, before: int | None, limit: int
     ) -> list[AuditEntry]:
         given = {"account": account, "before": before, "limit": limit}
-        return [AuditEntry(**row) async for row in await self._connection.execute(_READ, given)]
+        return await fetch_all(self._connection, AuditEntry, _READ, given)

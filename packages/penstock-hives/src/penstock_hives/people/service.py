@@ -1,4 +1,8 @@
-"""Users and their keys: who somebody is to us, what they tell of themselves, how they leave."""
+"""Users, API keys, accounts, members and invitations.
+
+An invitation is sent to inbox and devices in the transaction that creates it. Until it is accepted
+the account learns nothing of the user. It is valid for two weeks.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,8 @@ from typing import Any, Final
 from penstock.core.errors import AuthenticationFailed, NotFound
 from penstock_hives.database import DatabasePool
 from penstock_hives.encoding import check_if_match
-from penstock_hives.errors import RequestConflict
-from penstock_hives.pagination import CursorPage, decode_cursor, paginate
+from penstock_hives.errors import RequestConflict, require_found
+from penstock_hives.pagination import CursorPage, decode_id, paginate
 from penstock_hives.people.models import (
     AccountMember,
     ApiKey,
@@ -29,9 +33,9 @@ from penstock_hives.people.repository import AccountRepository, AuditRepository,
 from penstock_hives.push.models import Notification
 from penstock_hives.push.repository import Outbox
 
-#: What keys begin with, so that they are known when they are found where they should not be.
+#: The prefix of keys, so that leaked ones can be recognized.
 PREFIX: Final = "hive_"
-_MOST_KEYS: Final = 20
+_MAX_KEYS: Final = 20
 
 
 class UserService:
@@ -40,14 +44,14 @@ class UserService:
         self._clock = clock
 
     async def caller(self, uid: str) -> Caller:
-        """Who has this identifier; entered when they are seen first."""
+        """The user with this uid; created on the first request."""
         async with self._pool.reading() as connection:
             return await PeopleRepository(connection).caller(uid, self._clock())
 
     async def profile(self, caller: Caller) -> UserProfile:
         async with self._pool.reading() as connection:
             found = await PeopleRepository(connection).profile(caller.known, self._clock())
-        return _there(found)
+        return _require_user(found)
 
     async def edit(
         self, caller: Caller, values: Mapping[str, Any], seen: str | None
@@ -55,19 +59,18 @@ class UserService:
         async with self._pool.transaction() as connection:
             people = PeopleRepository(connection)
             held = await people.profile(caller.known, self._clock(), lock=True)
-            check_if_match(_there(held), seen)
+            check_if_match(_require_user(held), seen)
             await people.change(caller.known, values)
-            return _there(await people.profile(caller.known, self._clock()))
+            return _require_user(await people.profile(caller.known, self._clock()))
 
     async def leave(self, caller: Caller) -> None:
-        """All that is theirs is erased; what a business relies on remains without them."""
+        """Delete the user's data; data of businesses stays, without the user."""
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
             for account, role in caller.memberships.items():
                 if role is UserRole.ACCOUNT_ADMIN:
                     await accounts.get(account, self._clock(), lock=True)
-                    members = await accounts.members(account)
-                    _another_admin(account, caller.known, {m.user_id: m.role for m in members})
+                    await _require_other_admin(accounts, account, caller.known)
             await PeopleRepository(connection).erase(caller.known)
             await AuditRepository(connection).record(caller, "leave", "user", caller.known)
 
@@ -75,19 +78,19 @@ class UserService:
         self, caller: Caller, cursor: str | None, limit: int
     ) -> CursorPage[UserSummary]:
         caller.require(AppPermission.READ_USERS)
-        after = decode_cursor(cursor, int) or [0]
+        after = decode_id(cursor) or 0
         async with self._pool.reading() as connection:
-            found = await PeopleRepository(connection).users(after[0], limit + 1)
+            found = await PeopleRepository(connection).users(after, limit + 1)
         return paginate(found, limit, lambda user: [user.id])
 
     async def appoint(self, caller: Caller, user: int, role: UserRole) -> None:
-        """Make somebody an operator or an admin, or no longer so."""
+        """Change the role of a user."""
         caller.require(AppPermission.EDIT_ROLES)
         if user == caller.id:
-            raise RequestConflict("one does not appoint oneself: ask another admin")
+            raise RequestConflict("you cannot change your own role: ask another admin")
         async with self._pool.transaction() as connection:
             if not await PeopleRepository(connection).change(user, {"role": role.value}):
-                raise NotFound(f"there is no user {user}")
+                raise NotFound(f"user {user} not found")
             if role is UserRole.USER:
                 await AccountRepository(connection).entitle(user)
             await AuditRepository(connection).record(
@@ -97,19 +100,19 @@ class UserService:
     async def audit(
         self, caller: Caller, account: int | None, cursor: str | None, limit: int
     ) -> CursorPage[AuditEntry]:
-        """Of an account; of all of them for those who reach into all."""
+        """Of one account, or of all for operators."""
         if account is None:
             caller.require(AppPermission.READ_USERS)
         else:
             caller.require(AppPermission.READ_AUDIT, account)
-        before = decode_cursor(cursor, int) or [None]
+        before = decode_id(cursor)
         async with self._pool.reading() as connection:
-            found = await AuditRepository(connection).entries(account, before[0], limit + 1)
+            found = await AuditRepository(connection).entries(account, before, limit + 1)
         return paginate(found, limit, lambda entry: [entry.id])
 
 
 class ApiKeyService:
-    """Keys that programs act with, as whoever made them. Only digests are kept."""
+    """API keys; a program with a key acts as its user. Only digests are stored."""
 
     def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
         self._pool = pool
@@ -120,50 +123,40 @@ class ApiKeyService:
             people = PeopleRepository(connection)
             found = await people.caller_by_key(_digest(secret), self._clock())
         if found is None:
-            raise AuthenticationFailed("no such API key, or it has expired")
+            raise AuthenticationFailed("the API key is invalid or has expired")
         return found
 
     async def make(self, caller: Caller, name: str, expires: datetime | None) -> NewApiKey:
         secret = PREFIX + secrets.token_urlsafe(32)
         async with self._pool.transaction() as connection:
             people = PeopleRepository(connection)
-            if len(await people.keys(caller.known)) >= _MOST_KEYS:
-                raise RequestConflict(f"at most {_MOST_KEYS} keys: revoke one first")
+            if len(await people.keys(caller.known)) >= _MAX_KEYS:
+                raise RequestConflict(f"at most {_MAX_KEYS} API keys: revoke one first")
             hint = secret[: len(PREFIX) + 4]
             key = await people.add_key(caller.known, name, _digest(secret), hint, expires)
             await AuditRepository(connection).record(caller, "make", "api_key", key.id)
         return NewApiKey(key, secret)
 
-    async def of(self, caller: Caller) -> list[ApiKey]:
+    async def of_user(self, caller: Caller) -> list[ApiKey]:
         async with self._pool.reading() as connection:
             return await PeopleRepository(connection).keys(caller.known)
 
     async def revoke(self, caller: Caller, key: int) -> None:
         async with self._pool.transaction() as connection:
             if not await PeopleRepository(connection).revoke_key(caller.known, key):
-                raise NotFound(f"you have no key {key}")
+                raise NotFound(f"API key {key} not found")
             await AuditRepository(connection).record(caller, "revoke", "api_key", key)
 
 
 def _digest(secret: str) -> bytes:
-    # Random and long: a plain digest is enough, and is asked for with every request.
+    # Keys are random and long, so a fast digest is enough.
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _there(found: UserProfile | None) -> UserProfile:
+def _require_user(found: UserProfile | None) -> UserProfile:
     if found is None:
-        raise AuthenticationFailed("this user has left")
+        raise AuthenticationFailed("this user was deleted")
     return found
-
-
-def _another_admin(account: int, user: int, roles: Mapping[int, str]) -> None:
-    if not any(role == UserRole.ACCOUNT_ADMIN and member != user for member, role in roles.items()):
-        raise RequestConflict(
-            f"account {account} would have no admin: appoint another, or close it"
-        )
-
-
-# Accounts: opened by anybody who has signed in, run by their admins.
 
 
 class AccountService:
@@ -180,19 +173,17 @@ class AccountService:
             await accounts.set_member(number, caller.known, UserRole.ACCOUNT_ADMIN)
             await accounts.entitle(caller.known)
             await AuditRepository(connection).record(caller, "open", "account", number, number)
-            made = await accounts.get(number, self._clock())
-        assert made is not None
-        return made
+            return require_account(await accounts.get(number, self._clock()), number)
 
     async def mine(
         self, caller: Caller, cursor: str | None, limit: int
     ) -> CursorPage[BusinessAccount]:
-        """Those one belongs to; all, for those who reach into all."""
+        """The caller's accounts; for operators all."""
         user = None if caller.role in EVERYWHERE else caller.known
-        after = decode_cursor(cursor, int) or [0]
+        after = decode_id(cursor) or 0
         async with self._pool.reading() as connection:
             accounts = AccountRepository(connection)
-            found = await accounts.of_user(user, self._clock(), after[0], limit + 1)
+            found = await accounts.of_user(user, self._clock(), after, limit + 1)
         return paginate(found, limit, lambda account: [account.id])
 
     async def get(self, caller: Caller, account: int) -> BusinessAccount:
@@ -216,7 +207,7 @@ class AccountService:
             return require_account(await accounts.get(account, self._clock()), account)
 
     async def close(self, caller: Caller, account: int) -> None:
-        """Its hives are hidden with it; nothing is erased."""
+        """Close the account and hide its hives; nothing is deleted."""
         caller.require(AppPermission.EDIT_ACCOUNT, account)
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
@@ -235,18 +226,15 @@ class AccountService:
     async def appoint(
         self, caller: Caller, account: int, user: int, role: UserRole
     ) -> AccountMember:
-        """Give a member another role. Who is none is invited (`Invitations`)."""
+        """Change the role of a member."""
         caller.require(AppPermission.EDIT_MEMBERS, account)
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
             require_account(await accounts.get(account, self._clock(), lock=True), account)
             if user not in {member.user_id for member in await accounts.members(account)}:
-                raise NotFound(
-                    f"user {user} is no member of account {account}: invite them, they are one "
-                    "when they accept"
-                )
+                raise NotFound(f"user {user} is not a member of account {account}: invite them")
             if role is not UserRole.ACCOUNT_ADMIN:
-                await _keep_an_admin(accounts, account, user)
+                await _require_other_admin(accounts, account, user)
             await accounts.set_member(account, user, role)
             await accounts.entitle(user)
             await AuditRepository(connection).record(
@@ -256,41 +244,35 @@ class AccountService:
         return next(member for member in members if member.user_id == user)
 
     async def dismiss(self, caller: Caller, account: int, user: int) -> None:
-        """Members may also go by themselves."""
+        """Remove a member; members may also leave."""
         if user != caller.id:
             caller.require(AppPermission.EDIT_MEMBERS, account)
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
             require_account(await accounts.get(account, self._clock(), lock=True), account)
-            await _keep_an_admin(accounts, account, user)
+            await _require_other_admin(accounts, account, user)
             if not await accounts.remove_member(account, user):
-                raise NotFound(f"user {user} is no member of account {account}")
+                raise NotFound(f"user {user} is not a member of account {account}")
             await accounts.entitle(user)
             await AuditRepository(connection).record(caller, "dismiss", "user", user, account)
 
 
-async def _keep_an_admin(accounts: AccountRepository, account: int, leaving: int) -> None:
+async def _require_other_admin(accounts: AccountRepository, account: int, leaving: int) -> None:
     admins = {
         m.user_id for m in await accounts.members(account) if m.role == UserRole.ACCOUNT_ADMIN
     }
     if admins == {leaving}:
-        raise RequestConflict(f"account {account} would have no admin: appoint another first")
+        raise RequestConflict(
+            f"account {account} would have no admin: appoint another, or close the account"
+        )
 
 
 def require_account(found: BusinessAccount | None, account: int) -> BusinessAccount:
-    if found is None:
-        raise NotFound(f"there is no account {account}")
-    return found
+    return require_found(found, f"account {account}")
 
-
-# How people join an account: its admin asks, they accept or decline.
-#
-# An invitation is told in the inbox and pushed to devices, in the transaction that makes it. Until
-# it is accepted the account learns nothing of the person and they may do nothing there. It holds
-# for two weeks.
 
 LIFE: Final = timedelta(days=14)
-#: What nobody has answered: an account that asks everybody is no business.
+#: Open invitations of an account.
 MAX_OPEN: Final = 100
 KIND: Final = "invitation"
 
@@ -301,26 +283,24 @@ class InvitationService:
         self._clock = clock
 
     async def invite(self, caller: Caller, account: int, user: int, role: UserRole) -> Invitation:
-        """Ask somebody to join; asked again, they may have another role, and are told once."""
+        """A repeated invitation may change the role; the user is notified once."""
         caller.require(AppPermission.EDIT_MEMBERS, account)
         now = self._clock()
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
             held = require_account(await accounts.get(account, now, lock=True), account)
             if held.status == "closed":
-                raise RequestConflict(f"account {account} is closed: nobody can join it")
+                raise RequestConflict(f"account {account} is closed")
             if user in {member.user_id for member in await accounts.members(account)}:
                 raise RequestConflict(f"user {user} is a member of account {account} already")
             waiting = await accounts.invitations(now, account=account)
             open_ones = {each.user_id: each for each in waiting}
             if user not in open_ones and len(open_ones) >= MAX_OPEN:
-                raise RequestConflict(
-                    f"at most {MAX_OPEN} invitations without an answer: withdraw one"
-                )
+                raise RequestConflict(f"at most {MAX_OPEN} open invitations: withdraw one first")
             if not await accounts.invite(account, user, role, caller.id, now, now + LIFE):
-                raise NotFound(f"there is no user {user}")
+                raise NotFound(f"user {user} not found")
             if user not in open_ones:
-                await Outbox(connection).put([_note(held.id, held.name, user, role, now)])
+                await Outbox(connection).add([_note(held.id, held.name, user, role, now)])
             await AuditRepository(connection).record(
                 caller, "invite", "user", user, account, {"role": role.value}
             )
@@ -350,7 +330,7 @@ class InvitationService:
             await accounts.get(account, now, lock=True)
             found = await accounts.invitations(now, account=account, user=caller.known)
             if not found:
-                raise NotFound(f"you are not invited to account {account}, or no longer")
+                raise NotFound(f"no valid invitation to account {account}")
             [invitation] = found
             await accounts.withdraw(account, caller.known)
             await accounts.set_member(account, caller.known, invitation.role)
@@ -363,7 +343,7 @@ class InvitationService:
     async def decline(self, caller: Caller, account: int) -> None:
         async with self._pool.transaction() as connection:
             if not await AccountRepository(connection).withdraw(account, caller.known):
-                raise NotFound(f"you are not invited to account {account}")
+                raise NotFound(f"no invitation to account {account}")
             await AuditRepository(connection).record(
                 caller, "decline", "user", caller.known, account
             )
@@ -376,7 +356,7 @@ def _note(account: int, name: str, user: int, role: UserRole, now: datetime) -> 
         KIND,
         f"Join {name}?",
         f"{name} invites you to act for it as {position}. Accept or decline within two weeks.",
-        f"{user}:{KIND}:{account}:{now.date()}",  # who declines is not asked all day long
+        f"{user}:{KIND}:{account}:{now.date()}",  # at most one a day
         data={"account_id": account, "role": role.value},
         expires_at=now + LIFE,
         push_at=now,

@@ -1,20 +1,24 @@
-"""Hives as people see them, as their business edits them, and how they are looked for."""
+"""Hives as people see them and as their business edits them; queries, places, opening hours."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self
 from zoneinfo import ZoneInfo
 
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
+
+from penstock.core.errors import NotFound
 from penstock_hives.deals.models import Deal
-from penstock_hives.errors import FieldError, InvalidRequest
+from penstock_hives.errors import FieldError, invalid_field, invalid_fields
 from penstock_hives.images.models import HiveImage
 from penstock_hives.occupancy.models import Forecast, Occupancy, TypicalWeek
+from penstock_hives.queries import PageQuery, PublicQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class HiveAddress:
 
 @dataclass(frozen=True, slots=True)
 class HiveSummary:
-    """A line of a list."""
+    """A hive in a list."""
 
     id: int
     name: str
@@ -78,7 +82,7 @@ class HiveDetail:
 
 @dataclass(frozen=True, slots=True)
 class HiveSettings:
-    """A hive as its business edits it; its tag is what changes are based on."""
+    """A hive as its business edits it."""
 
     id: int
     account_id: int
@@ -98,7 +102,7 @@ class HiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class HiveNetwork:
-    """How devices in a hive reach the world. Secrets are kept elsewhere; this says where."""
+    """A network that devices of a hive use; `secret_ref` says where its secret is stored."""
 
     id: int
     hive_id: int
@@ -119,8 +123,6 @@ class ManualCount:
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """What a map or a guide needs to lead somebody there."""
-
     hive_id: int
     name: str
     address: HiveAddress
@@ -132,25 +134,12 @@ class Navigation:
 class HiveSort(StrEnum):
     NAME = "name"
     DISTANCE = "distance"  #: nearest first; needs `near`
-    QUIET = "quiet"  #: the emptiest first; those nobody hears of last
-
-
-@dataclass(frozen=True, slots=True)
-class HiveQuery:
-    name: str | None = None
-    type: str | None = None
-    zip: str | None = None
-    near: GeoPoint | None = None
-    within_km: float | None = None
-    open_now: bool | None = None
-    sort: HiveSort = HiveSort.NAME
-    limit: int = 50
-    cursor: str | None = None
+    QUIET = "quiet"  #: emptiest first; hives without data last
 
 
 @dataclass(frozen=True, slots=True)
 class HiveSnapshot:
-    """All that the public may see, at one moment."""
+    """All public data at one moment."""
 
     as_of: datetime
     summaries: tuple[HiveSummary, ...]
@@ -163,13 +152,11 @@ class HiveSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class HiveChange:
-    """What is to be different; names that are missing stay as they are."""
+    """A partial update: columns and fields of the address that are not named stay."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     address: Mapping[str, Any] | None = None
 
-
-# Points on the Earth: distances, directions, and boxes to look in before they are reckoned.
 
 EARTH_KM: Final = 6371.0088
 _KM_A_DEGREE: Final = math.pi * EARTH_KM / 180
@@ -182,26 +169,24 @@ class GeoPoint:
 
     @classmethod
     def parse(cls, text: str, field: str = "near") -> GeoPoint:
-        """Of `52.52,13.405`."""
+        """From `52.52,13.405`."""
         try:
             lat, lon = (float(part) for part in text.split(","))
         except ValueError:
             lat = lon = math.nan
         if not (-90 <= lat <= 90 and -180 <= lon <= 180):
-            raise InvalidRequest(
-                "no such place", [FieldError(field, "is a latitude, a comma, a longitude")]
-            )
+            raise invalid_field(field, f"must be latitude,longitude in degrees, got {text!r}")
         return cls(lat, lon)
 
     def distance_km(self, other: GeoPoint) -> float:
-        """Along the surface (haversine)."""
+        """Along the surface, by the haversine formula."""
         a, b = math.radians(self.lat), math.radians(other.lat)
         across = math.radians(other.lon - self.lon)
         h = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(across / 2) ** 2
         return 2 * EARTH_KM * math.asin(min(1.0, math.sqrt(h)))
 
     def bearing(self, other: GeoPoint) -> float:
-        """The direction one sets out in, degrees from north by east."""
+        """The initial bearing, degrees clockwise from north."""
         a, b = math.radians(self.lat), math.radians(other.lat)
         across = math.radians(other.lon - self.lon)
         y = math.sin(across) * math.cos(b)
@@ -211,7 +196,7 @@ class GeoPoint:
 
 @dataclass(frozen=True, slots=True)
 class BoundingBox:
-    """Between two parallels and two meridians; `west` above `east` goes across 180°."""
+    """A box of latitudes and longitudes; `west` above `east` crosses 180°."""
 
     south: float
     west: float
@@ -220,31 +205,29 @@ class BoundingBox:
 
     @classmethod
     def around(cls, centre: GeoPoint, km: float) -> BoundingBox:
-        """One that holds the circle, and little more."""
+        """The box around a circle."""
         high = km / _KM_A_DEGREE
         south, north = centre.lat - high, centre.lat + high
-        if south <= -90 or north >= 90:  # a pole is within: all meridians are
+        if south <= -90 or north >= 90:  # a pole is inside, and so are all meridians
             return cls(max(south, -90.0), -180.0, min(north, 90.0), 180.0)
         reach = math.sin(math.radians(min(high, 90.0))) / math.cos(math.radians(centre.lat))
         if reach >= 1:
             return cls(south, -180.0, north, 180.0)
         wide = math.degrees(math.asin(reach))
-        return cls(south, _turned(centre.lon - wide), north, _turned(centre.lon + wide))
+        return cls(south, _normalized(centre.lon - wide), north, _normalized(centre.lon + wide))
 
     @classmethod
     def parse(cls, text: str) -> BoundingBox:
-        """Of `west,south,east,north`, as GeoJSON has it."""
+        """From `west,south,east,north`, the order of GeoJSON."""
         try:
             west, south, east, north = (float(part) for part in text.split(","))
         except ValueError:
             west = south = east = north = math.nan
         if not (-90 <= south <= north <= 90 and -180 <= west <= 180 and -180 <= east <= 180):
-            raise InvalidRequest(
-                "no such box", [FieldError("bbox", "is west,south,east,north in degrees")]
-            )
+            raise invalid_field("bbox", f"must be west,south,east,north in degrees, got {text!r}")
         return cls(south, west, north, east)
 
-    def holds(self, point: GeoPoint) -> bool:
+    def contains(self, point: GeoPoint) -> bool:
         if not self.south <= point.lat <= self.north:
             return False
         if self.west <= self.east:
@@ -252,33 +235,119 @@ class BoundingBox:
         return point.lon >= self.west or point.lon <= self.east
 
 
-def _turned(lon: float) -> float:
-    """The same meridian, from -180 to 180."""
+def _normalized(lon: float) -> float:
     return (lon + 180) % 360 - 180
 
 
-# Opening hours: by weekday, spans of local time; one that ends no later than it begins lasts into
-# the next day. `hive_open` in the database says the same.
+def navigation_to(hive: HiveDetail, start: GeoPoint | None) -> Navigation:
+    goal = None if hive.address is None else hive.address.point
+    if hive.address is None or goal is None:
+        raise NotFound(f"hive {hive.id} has no position")
+    return Navigation(
+        hive.id,
+        hive.name,
+        hive.address,
+        f"geo:{goal.lat:.6f},{goal.lon:.6f}",
+        None if start is None else round(start.distance_km(goal), 3),
+        None if start is None else round(start.bearing(goal), 1),
+    )
+
+
+def map_features(hives: Iterable[HiveSummary]) -> dict[str, Any]:
+    """GeoJSON of the hives that have a position."""
+    features = [
+        {
+            "type": "Feature",
+            "id": hive.id,
+            "geometry": {"type": "Point", "coordinates": [point.lon, point.lat]},
+            "properties": hive,
+        }
+        for hive in hives
+        if hive.address is not None and (point := hive.address.point) is not None
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
+def _parse_point(value: Any, info: ValidationInfo) -> Any:
+    name = "from" if info.field_name == "start" else info.field_name or "near"
+    return GeoPoint.parse(value, name) if isinstance(value, str) else value
+
+
+def _parse_box(value: Any) -> Any:
+    return BoundingBox.parse(value) if isinstance(value, str) else value
+
+
+def _text_schema(about: str, example: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "description": about, "examples": [example]})
+
+
+Point = Annotated[
+    GeoPoint, BeforeValidator(_parse_point), _text_schema("Latitude, longitude.", "52.52,13.405")
+]
+SearchText = Annotated[str, Field(min_length=1, max_length=100, pattern="^[^\\x00]*$")]
+
+
+class HiveQuery(PageQuery):
+    name: SearchText | None = None
+    type: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)] | None = None
+    zip: SearchText | None = None
+    near: Point | None = None
+    within_km: Annotated[float, Field(gt=0, le=20_100)] | None = None
+    open_now: bool | None = None
+    sort: HiveSort | None = None
+    """By name unless given; by distance if `near` is given."""
+
+    @property
+    def order(self) -> HiveSort:
+        return self.sort or (HiveSort.NAME if self.near is None else HiveSort.DISTANCE)
+
+    @model_validator(mode="after")
+    def _has_origin(self) -> Self:
+        if self.near is None and (self.sort is HiveSort.DISTANCE or self.within_km is not None):
+            raise invalid_field("near", "must be given for distances")
+        return self
+
+
+class MapQuery(PublicQuery):
+    bbox: Annotated[
+        BoundingBox,
+        BeforeValidator(_parse_box),
+        _text_schema("West, south, east, north.", "13.0,52.3,13.8,52.7"),
+    ]
+    limit: int = Field(default=200, ge=1, le=500)
+
+
+class NavigationQuery(PublicQuery):
+    start: Point | None = Field(default=None, alias="from")
+
+
+class ForecastQuery(PublicQuery):
+    day: date | None = None
+    """A local day of the hive; today unless given."""
+
+
+# Opening hours: spans of local time by weekday. A span that ends no later than it begins lasts into
+# the next day. The SQL function `hive_open` computes the same.
 
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Hours = Mapping[str, Sequence[Sequence[str]]]
 
 _CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00")
 _DAY: Final = timedelta(days=1)
-#: Spans of one day: nobody opens more often.
-_MOST: Final = 6
+_MAX_SPANS: Final = 6  #: of one day
 
 
 def check_opening_hours(hours: Hours) -> dict[str, list[list[str]]]:
-    """The same, if it can be meant."""
-    faults = []
+    errors = []
     for day, spans in hours.items():
         if day not in WEEKDAYS:
-            faults.append(FieldError(f"opening_hours.{day}", f"is none of {', '.join(WEEKDAYS)}"))
-        elif len(spans) > _MOST or not all(_is_span(span) for span in spans):
-            faults.append(FieldError(f"opening_hours.{day}", 'is a list of ["09:00", "17:30"]'))
-    if faults:
-        raise InvalidRequest("no such opening hours", faults)
+            reason = f"must be one of {', '.join(WEEKDAYS)}"
+            errors.append(FieldError(f"opening_hours.{day}", reason))
+        elif len(spans) > _MAX_SPANS or not all(_is_span(span) for span in spans):
+            reason = 'must be a list of spans such as ["09:00", "17:30"]'
+            errors.append(FieldError(f"opening_hours.{day}", reason))
+    if errors:
+        raise invalid_fields(errors)
     return {day: [list(span) for span in hours[day]] for day in WEEKDAYS if day in hours}
 
 
@@ -288,17 +357,17 @@ def is_open(hours: Hours, zone: str, at: datetime) -> bool:
 
 
 def next_change(hours: Hours, zone: str, at: datetime) -> datetime | None:
-    """When it opens next, or closes if it is open; within the week that follows."""
+    """When it opens next, or closes if it is open, within a week."""
     local = at.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
     days = [local.date() + n * _DAY for n in range(-1, 8)]
     spans = sorted(span for day in days for span in _of(hours, day))
     until = local
-    for opens, closes in spans:  # spans that follow on one another are one
+    for opens, closes in spans:  # adjacent spans are one
         if opens <= until < closes:
             until = closes
     if until > local:
-        return _moment(until, zone)
-    return next((_moment(opens, zone) for opens, _ in spans if opens > local), None)
+        return _to_utc(until, zone)
+    return next((_to_utc(opens, zone) for opens, _ in spans if opens > local), None)
 
 
 def _around(hours: Hours, day: date) -> Iterator[tuple[datetime, datetime]]:
@@ -317,7 +386,7 @@ def _at(day: date, clock: str) -> datetime:
     return datetime.combine(day, time()) + timedelta(hours=int(hour), minutes=int(minute))
 
 
-def _moment(wall: datetime, zone: str) -> datetime:
+def _to_utc(wall: datetime, zone: str) -> datetime:
     return wall.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 

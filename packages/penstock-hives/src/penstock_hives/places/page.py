@@ -1,10 +1,10 @@
-"""`/hives/place/{id}`: one hive: now, today against the forecast, its weeks and days, its deals."""
+"""`/hives/place/{id}`: a hive with its charts, deals and sensors; `/hives/export/{id}`: its CSV."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Awaitable, Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from io import StringIO
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -21,6 +21,7 @@ from penstock_hives.analytics.models import (
 )
 from penstock_hives.analytics.page import draw_insights
 from penstock_hives.deals.page import draw_effects
+from penstock_hives.encoding import local_midnight
 from penstock_hives.people.permissions import Caller
 from penstock_hives.places.models import HiveSettings
 from penstock_hives.sensors.page import draw_sensor_health
@@ -39,53 +40,53 @@ from penstock_store.dashboard.theme import draw_chart
 DAYS: Final = 28
 
 
-async def draw_place(office: DashboardContext, visit: PageRequest) -> None:
+async def draw_place(context: DashboardContext, visit: PageRequest) -> None:
     ui.add_head_html(components.STYLES)
-    caller, hive = await office.hive(visit)
-    visit.entitle(hive.name)
-    now = office.resources.clock()
-    await _head(office, caller, hive)
+    caller, hive = await context.hive(visit)
+    visit.set_title(hive.name)
+    now = context.resources.clock()
+    await _head(context, caller, hive)
     with ui.element("div").classes("p-columns"):
-        await _today(office, caller, hive, now)
-        await _week(office, caller, hive)
-        await _days(office, caller, hive, now)
-        with components.card("Before and after", "Any two stretches of days, side by side."):
-            await PeriodComparisonCard(office, caller, hive, now.date()).draw()
-    with components.card("Deals and what came of them"):
-        await draw_effects(office, caller, [hive])
-    found = await office.services.analytics.insights(caller, hive.account_id, hive.id, 5)
+        await _today(context, caller, hive, now)
+        await _week(context, caller, hive)
+        await _days(context, caller, hive, now)
+        with components.card("Before and after", "Compare any two periods."):
+            await PeriodComparisonCard(context, caller, hive, now.date()).draw()
+    with components.card("Deals and their effects"):
+        await draw_effects(context, caller, [hive])
+    found = await context.services.analytics.insights(caller, hive.account_id, hive.id, 5)
     draw_insights(found)
     with components.card("Sensors"):
         draw_sensor_health(
-            await office.services.sensors.of_hive(caller, hive.id), {hive.id: hive}, now
+            await context.services.sensors.of_hive(caller, hive.id), {hive.id: hive}, now
         )
 
 
-async def _head(office: DashboardContext, caller: Caller, hive: HiveSettings) -> None:
+async def _head(context: DashboardContext, caller: Caller, hive: HiveSettings) -> None:
     with ui.element("div").classes("h-head p-card"):
         with ui.column().classes("gap-1"):
-            gauge = OccupancyGauge(hive, await current_occupancy(office, caller, hive.id))
+            gauge = OccupancyGauge(hive, await current_occupancy(context, caller, hive.id))
         ui.button("Export CSV", icon="download").props(
             f"outline no-caps href=/hives/export/{hive.id}"
         )
-    follow_live(office, {hive.id: gauge})
+    follow_live(context, {hive.id: gauge})
 
 
 async def _today(
-    office: DashboardContext, caller: Caller, hive: HiveSettings, now: datetime
+    context: DashboardContext, caller: Caller, hive: HiveSettings, now: datetime
 ) -> None:
     local = now.astimezone(ZoneInfo(hive.time_zone))
     begin = local.replace(hour=0, minute=0, second=0, microsecond=0)
-    series = await office.services.analytics.series(
+    series = await context.services.analytics.series(
         caller, [hive.id], begin, now + timedelta(hours=1), SeriesBucket.HOUR
     )
     day = f"{local:%Y-%m-%d}"
     actual = {
         hour_of(each.bucket): each.entries for each in series if local_day(each.bucket) == day
     }
-    forecast = await office.services.occupancy.forecast(hive.id, None, caller)
+    forecast = await context.services.occupancy.forecast(hive.id, None, caller)
     zone = ZoneInfo(hive.time_zone)
-    week = await office.services.occupancy.week(hive.id, caller)
+    week = await context.services.occupancy.week(hive.id, caller)
     typical = {each.hour: each.entries for each in week.hours if each.weekday == local.weekday()}
     with components.card("Today against the forecast", "Visitors by the hour."):
         options = charts.today_chart(
@@ -98,27 +99,31 @@ async def _today(
         if forecast.peak is not None:
             span = (forecast.peak.starts_at, forecast.peak.ends_at)
             begins, ends = (f"{at.astimezone(zone):%H:%M}" for at in span)
-            ui.label(f"Busiest from {begins} to {ends}, as expected.").classes("p-muted p-small")
+            ui.label(f"Expected peak from {begins} to {ends}.").classes("p-muted p-small")
 
 
-async def _week(office: DashboardContext, caller: Caller, hive: HiveSettings) -> None:
-    week = await office.services.occupancy.week(hive.id, caller)
-    with components.card("The week", "How many people are inside, usually."):
+async def _week(context: DashboardContext, caller: Caller, hive: HiveSettings) -> None:
+    week = await context.services.occupancy.week(hive.id, caller)
+    with components.card("Typical week", "The usual number of people inside."):
         if not week.hours:
-            components.empty_state("calendar_month", "No habits yet", "Two weeks make a week.")
+            components.empty_state(
+                "calendar_month", "No data", "A typical week needs two weeks of data."
+            )
             return
         about = "The week, people inside by day and hour"
         draw_chart(charts.week_chart(week.hours), about).props("data-chart=week")
 
 
 async def _days(
-    office: DashboardContext, caller: Caller, hive: HiveSettings, now: datetime
+    context: DashboardContext, caller: Caller, hive: HiveSettings, now: datetime
 ) -> None:
     end = now.date() + timedelta(days=1)
-    kpis = await office.services.analytics.kpis(caller, [hive.id], end - timedelta(days=DAYS), end)
-    with components.card("The last four weeks", "Visits, and how full it was while open."):
+    kpis = await context.services.analytics.kpis(caller, [hive.id], end - timedelta(days=DAYS), end)
+    with components.card("The last four weeks", "Visits, and occupancy during opening hours."):
         if not kpis:
-            components.empty_state("bar_chart", "No whole day yet", "The first is there tomorrow.")
+            components.empty_state(
+                "bar_chart", "No data", "The first complete day is shown tomorrow."
+            )
             return
         draw_chart(charts.days_chart(kpis), "The last four weeks, visits by day").props(
             "data-chart=days"
@@ -126,26 +131,24 @@ async def _days(
         covered = [kpi.coverage for kpi in kpis if kpi.coverage is not None]
         if covered:
             share = 100 * sum(covered) / len(covered)
-            about = f"Heard of for {components.number_text(share, '%')} of its opening hours."
+            about = f"Data for {components.number_text(share, '%')} of its opening hours."
             ui.label(about).classes("p-muted p-small")
-        for each in await office.services.analytics.compare_peers(
+        for each in await context.services.analytics.compare_peers(
             caller, [hive.id], ComparisonDays.MONTH
         ):
             ui.label(components.peer_rank_text(each)).classes("p-muted p-small")
 
 
-# Two stretches of days of one hive, chosen freely, and by how much they differ.
-
 _WEEK = timedelta(days=7)
 
 
 class PeriodComparisonCard:
-    """One visitor's choice; a week against the one before, until they choose."""
+    """Two periods to choose; by default the last two weeks."""
 
     def __init__(
-        self, office: DashboardContext, caller: Caller, hive: HiveSettings, today: date
+        self, context: DashboardContext, caller: Caller, hive: HiveSettings, today: date
     ) -> None:
-        self._office = office
+        self._context = context
         self._caller = caller
         self._hive = hive
         self._dates = {
@@ -173,11 +176,11 @@ class PeriodComparisonCard:
                 before, after = (days[0], days[1]), (days[2], days[3])
                 if before[0] >= before[1] or after[0] >= after[1]:
                     raise ValueError
-                found = await self._office.services.analytics.compare_periods(
+                found = await self._context.services.analytics.compare_periods(
                     self._caller, self._hive.id, before, after
                 )
             except ValueError:
-                ui.label("Choose days that follow on one another.").classes("p-muted")
+                ui.label("Each period must end after it begins.").classes("p-muted")
             except PenstockError as error:
                 ui.label(str(error)).classes("p-bad-text")
             else:
@@ -220,20 +223,15 @@ def _visits(window: PeriodSummary) -> str:
     return f"{window.visits:,} in {window.days} d"
 
 
-# `/hives/export/{id}`: a hive's hours as a file for a spreadsheet, by its own clock.
-#
-# `from` and `to` are days; without them it is the last four weeks.
-
-_DAYS: Final = 28
-_MOST_DAYS: Final = 400
+_MAX_DAYS: Final = 400
 COLUMNS: Final = ("hour", "entries", "exits", "mean_occupancy", "peak")
 
 
-def export_csv(office: DashboardContext) -> Callable[[PageRequest], Awaitable[Response]]:
-    async def answer(visit: PageRequest) -> Response:
+def export_csv(context: DashboardContext) -> Callable[[PageRequest], Awaitable[Response]]:
+    async def export(visit: PageRequest) -> Response:
         try:
-            caller, hive = await office.hive(visit)
-            begin, end = _export_days(visit, office.resources.clock().date())
+            caller, hive = await context.hive(visit)
+            begin, end = _export_days(visit, context.resources.clock().date())
         except NotFound as error:
             return PlainTextResponse(str(error), 404)
         except AccessRefused as error:
@@ -241,8 +239,12 @@ def export_csv(office: DashboardContext) -> Callable[[PageRequest], Awaitable[Re
         except ValueError as error:
             return PlainTextResponse(str(error), 422)
         zone = ZoneInfo(hive.time_zone)
-        series = await office.services.analytics.series(
-            caller, [hive.id], _moment(begin, zone), _moment(end, zone), SeriesBucket.HOUR
+        series = await context.services.analytics.series(
+            caller,
+            [hive.id],
+            local_midnight(begin, zone),
+            local_midnight(end, zone),
+            SeriesBucket.HOUR,
         )
         text = StringIO()
         writer = csv.writer(text)
@@ -254,16 +256,12 @@ def export_csv(office: DashboardContext) -> Callable[[PageRequest], Awaitable[Re
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(text.getvalue(), 200, headers, "text/csv; charset=utf-8")
 
-    return answer
+    return export
 
 
 def _export_days(visit: PageRequest, today: date) -> tuple[date, date]:
     end = date.fromisoformat(visit.query.get("to", str(today + timedelta(days=1))))
-    begin = date.fromisoformat(visit.query.get("from", str(end - timedelta(days=_DAYS))))
-    if not 0 < (end - begin).days <= _MOST_DAYS:
-        raise ValueError(f"from is before to, by at most {_MOST_DAYS} days")
+    begin = date.fromisoformat(visit.query.get("from", str(end - timedelta(days=DAYS))))
+    if not 0 < (end - begin).days <= _MAX_DAYS:
+        raise ValueError(f"to must be after from, by at most {_MAX_DAYS} days")
     return begin, end
-
-
-def _moment(day: date, zone: ZoneInfo) -> datetime:
-    return datetime.combine(day, time(), zone).astimezone(UTC)

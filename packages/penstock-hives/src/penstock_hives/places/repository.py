@@ -1,4 +1,4 @@
-"""Hives: looked for, looked at, edited."""
+"""Hives, favourites and networks in SQL, and the columns that other repositories share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from penstock_hives import database
-from penstock_hives.alerts.models import NotificationSetting
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, fetch_all, insert_row, update_row
 from penstock_hives.deals.models import Deal
 from penstock_hives.images.models import HiveImage, image_url
 from penstock_hives.occupancy.models import Occupancy, compare_with_usual
@@ -26,24 +24,22 @@ from penstock_hives.places.models import (
     next_change,
 )
 
-# From rows to values of the domain that more than one repository gives.
-
 #: Of deals `d` and their hives `h`.
 DEAL_COLUMNS = """
     d.id, d.hive_id, h.name AS hive_name, d.title, d.description, d.terms, d.kind, d.starts_at,
     d.expires_at, d.status, d.max_redemptions, d.redemptions, d.updated_at
 """
-#: Deals that can be used at `now`.
+#: Deals that are valid at `now`.
 ACTIVE_DEAL = """
     d.status = 'published' AND d.starts_at <= %(now)s AND d.expires_at > %(now)s
     AND (d.max_redemptions IS NULL OR d.redemptions < d.max_redemptions)
 """
-#: Hives everybody may see.
+#: Public hives.
 VISIBLE_HIVE = "h.public AND h.status = 'active'"
 IMAGE_COLUMNS = """
     id, hive_id, kind, mime, width, height, bytes, caption, position, created_at
 """
-#: The status `s` of hives `h`, with what is usual at this hour of their week, `w`.
+#: The status `s` of hives `h`, and the typical week `w` at this hour.
 OCCUPANCY_COLUMNS = """
     s.occupancy, s.percent, s.level, s.trend, s.quality, s.as_of, s.version,
     w.occupancy AS usual, w.weeks
@@ -55,10 +51,6 @@ OCCUPANCY_JOINS = """
         AND w.hour = extract(hour FROM %(now)s AT TIME ZONE h.time_zone)
 """
 ADDRESS_COLUMNS = "a.id AS address_id, a.street, a.city, a.zip, a.country, a.lat, a.lon"
-
-
-def deal_from_row(row: dict[str, Any]) -> Deal:
-    return Deal(**row)
 
 
 def image_from_row(row: dict[str, Any]) -> HiveImage:
@@ -89,13 +81,13 @@ def occupancy_from_row(hive: int, row: dict[str, Any]) -> Occupancy | None:
     )
 
 
-#: What lists are sorted by: the expression, and the type of it in a cursor.
+#: The sort expression, and its type in a cursor.
 _KEYS: Final[Mapping[HiveSort, tuple[str, type]]] = {
     HiveSort.NAME: ('lower(name) COLLATE "C"', str),
     HiveSort.DISTANCE: ("coalesce(distance_km, 1e9)", float),
     HiveSort.QUIET: ("coalesce(percent, 1e9)::float8", float),
 }
-#: Nothing, if either place is unknown: `least` would pass over it.
+#: NULL if either position is unknown; `least` would ignore NULL.
 _DISTANCE: Final = """
     CASE WHEN a.lat IS NOT NULL AND %(lat)s::float8 IS NOT NULL THEN 2 * 6371.0088 * asin(least(1,
         sqrt(sin(radians(a.lat - %(lat)s) / 2) ^ 2
@@ -160,31 +152,31 @@ class HiveRepository:
         self._connection = connection
 
     async def search(
-        self, query: HiveQuery, now: datetime, box: BoundingBox | None = None
+        self, query: HiveQuery, now: datetime, limit: int, box: BoundingBox | None = None
     ) -> list[tuple[HiveSummary, str | float]]:
-        """One more than wanted, if there are so many, each with what it is sorted by."""
-        key, kind = _KEYS[query.sort]
+        """Hives with their sort keys."""
+        key, kind = _KEYS[query.order]
         after = decode_cursor(query.cursor, kind, int)
         more = "" if after is None else f"AND ({key}, id) > (%(after_key)s, %(after_id)s)"
         statement = (
             f"SELECT *, {key} AS sort_key FROM ({_FOUND}) AS found WHERE {_WITHIN} {more} "
             f"ORDER BY {key}, id LIMIT %(limit)s"
         )
-        given = _given(query, now, box)
+        given = _given(query, now, box) | {"limit": limit}
         if after is not None:
             given |= {"after_key": after[0], "after_id": after[1]}
         found = await (await self._connection.execute(statement, given)).fetchall()
         return [(_summary(row), row["sort_key"]) for row in found]
 
     async def summaries(self, hives: Sequence[int], now: datetime) -> list[HiveSummary]:
-        """Of those that may be seen, in the order of the ids given."""
+        """Of public hives, in the order of the given ids."""
         given = _given(HiveQuery(), now, None) | {"only": list(hives)}
         found = await (await self._connection.execute(_FOUND, given)).fetchall()
         by_id = {row["id"]: _summary(row) for row in found}
         return [by_id[hive] for hive in hives if hive in by_id]
 
     async def details(self, now: datetime, hive: int | None = None) -> list[HiveDetail]:
-        """Of one that may be seen, or of all of them."""
+        """Of one public hive, or of all."""
         given = {"now": now, "hive": hive}
         execute = self._connection.execute
         found = await (await execute(_DETAIL, given)).fetchall()
@@ -193,7 +185,7 @@ class HiveRepository:
         pictures = await (await execute(_IMAGES if hive is None else _IMAGES_OF, given)).fetchall()
         deals = await (await execute(_DEALS, given)).fetchall()
         images_of = _grouped([image_from_row(row) for row in pictures])
-        deals_of = _grouped([deal_from_row(row) for row in deals])
+        deals_of = _grouped([Deal(**row) for row in deals])
         return [
             _detail(row, now, images_of.get(row["id"], ()), deals_of.get(row["id"], ()))
             for row in found
@@ -227,35 +219,33 @@ class HiveRepository:
     async def add(self, values: Mapping[str, Any], address: Mapping[str, Any] | None) -> int:
         held = dict(values)
         if address is not None:
-            held["address_id"] = await self._insert("address", address)
-        return await self._insert("hive", held)
+            held["address_id"] = await insert_row(self._connection, "address", address)
+        return await insert_row(self._connection, "hive", held)
 
     async def change(self, hive: int, values: Mapping[str, Any]) -> None:
-        if values:
-            sent = database.sent(values)
-            await self._connection.execute(database.update("hive", sent, hive), sent)
+        await update_row(self._connection, "hive", hive, values)
 
     async def move(self, hive: int, address: Mapping[str, Any]) -> None:
-        """Write where it is; other fields of its address stay."""
+        """Change fields of the address."""
         row = await (
             await self._connection.execute("SELECT address_id FROM hive WHERE id = %s", (hive,))
         ).fetchone()
         held = row["address_id"] if row else None
         if held is None:
-            new = await self._insert("address", address)
+            new = await insert_row(self._connection, "address", address)
             await self._connection.execute(
                 "UPDATE hive SET address_id = %s WHERE id = %s", (new, hive)
             )
         elif address:
-            # The hive is touched too: its settings are changed, and so is their tag.
-            await self._connection.execute(database.update("address", address, held), address)
+            await update_row(self._connection, "address", held, address)
+            # The settings have changed, and so must their ETag.
             await self._connection.execute(
                 "UPDATE hive SET updated_at = now() WHERE id = %s", (hive,)
             )
 
     async def types(self) -> list[HiveType]:
         statement = "SELECT id, code, name FROM hive_type ORDER BY code"
-        return [HiveType(**row) async for row in await self._connection.execute(statement)]
+        return await fetch_all(self._connection, HiveType, statement)
 
     async def type_id(self, code: str) -> int | None:
         statement = "SELECT id FROM hive_type WHERE code = %s"
@@ -263,13 +253,8 @@ class HiveRepository:
         return None if row is None else row["id"]
 
     async def add_type(self, code: str, name: str) -> HiveType:
-        return HiveType(await self._insert("hive_type", {"code": code, "name": name}), code, name)
-
-    async def _insert(self, table: str, values: Mapping[str, Any]) -> int:
-        sent = database.sent(values)
-        row = await (await self._connection.execute(database.insert(table, sent), sent)).fetchone()
-        assert row is not None
-        return int(row["id"])
+        number = await insert_row(self._connection, "hive_type", {"code": code, "name": name})
+        return HiveType(number, code, name)
 
 
 def _given(query: HiveQuery, now: datetime, box: BoundingBox | None) -> dict[str, Any]:
@@ -286,7 +271,6 @@ def _given(query: HiveQuery, now: datetime, box: BoundingBox | None) -> dict[str
         "lon": None if query.near is None else query.near.lon,
         "within": query.within_km,
         "open_now": query.open_now,
-        "limit": query.limit + 1,
         **{
             side: None if box is None else getattr(box, side)
             for side in ("south", "west", "north", "east")
@@ -295,7 +279,7 @@ def _given(query: HiveQuery, now: datetime, box: BoundingBox | None) -> dict[str
 
 
 def _pattern(word: str) -> str:
-    """For LIKE: the word anywhere, its own signs meaning themselves."""
+    """A LIKE pattern that contains the word literally."""
     for sign in "\\%_":
         word = word.replace(sign, f"\\{sign}")
     return f"%{word}%"
@@ -344,8 +328,6 @@ def _grouped(values: Sequence[Any]) -> dict[int, list[Any]]:
     return by_hive
 
 
-# What a user has to do with hives: favourites, visits, notification settings; and networks.
-
 _FAVOUR: Final = """
     INSERT INTO user_hive AS held (user_id, hive_id, favourite, favourite_at)
     VALUES (%(user)s, %(hive)s, %(on)s, CASE WHEN %(on)s THEN %(now)s::timestamptz END)
@@ -358,10 +340,6 @@ _VISIT: Final = """
     VALUES (%(user)s, %(hive)s, %(now)s, 1)
     ON CONFLICT (user_id, hive_id) DO UPDATE SET
         last_visited_at = excluded.last_visited_at, visit_count = held.visit_count + 1
-"""
-_DEFINITION: Final = """
-    id, hive_id, kind, threshold, unit, hysteresis, cooldown_s, quiet_from, quiet_to, channels,
-    enabled, created_at, updated_at
 """
 _NETWORK: Final = "id, hive_id, kind, ssid, secret_ref, notes, updated_at"
 
@@ -394,72 +372,21 @@ class FavouriteRepository:
         return [row["hive_id"] async for row in found]
 
 
-class NotificationSettingRepository:
-    """Table `user_notification_def`; who listens on `notification_def` hears of every change."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def of_user(self, user: int) -> list[NotificationSetting]:
-        statement = f"""
-            SELECT {_DEFINITION} FROM user_notification_def WHERE user_id = %s ORDER BY id
-        """
-        found = await self._connection.execute(statement, (user,))
-        return [_definition(row) async for row in found]
-
-    async def get(
-        self, user: int, number: int, *, lock: bool = False
-    ) -> NotificationSetting | None:
-        statement = f"""
-            SELECT {_DEFINITION} FROM user_notification_def WHERE id = %s AND user_id = %s
-            {"FOR UPDATE" if lock else ""}
-        """
-        row = await (await self._connection.execute(statement, (number, user))).fetchone()
-        return None if row is None else _definition(row)
-
-    async def add(self, user: int, values: Mapping[str, Any]) -> int:
-        sent = database.sent({**values, "user_id": user})
-        statement = database.insert("user_notification_def", sent)
-        row = await (await self._connection.execute(statement, sent)).fetchone()
-        assert row is not None
-        return int(row["id"])
-
-    async def change(self, number: int, values: Mapping[str, Any]) -> None:
-        if values:
-            sent = database.sent(values)
-            statement = database.update("user_notification_def", sent, number)
-            await self._connection.execute(statement, sent)
-
-    async def remove(self, user: int, number: int) -> bool:
-        statement = "DELETE FROM user_notification_def WHERE id = %s AND user_id = %s"
-        return (await self._connection.execute(statement, (number, user))).rowcount == 1
-
-
 class NetworkRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def of_hive(self, hive: int) -> list[HiveNetwork]:
         statement = f"SELECT {_NETWORK} FROM hive_network WHERE hive_id = %s ORDER BY id"
-        return [
-            HiveNetwork(**row) async for row in await self._connection.execute(statement, (hive,))
-        ]
+        return await fetch_all(self._connection, HiveNetwork, statement, (hive,))
 
     async def add(self, hive: int, values: Mapping[str, Any]) -> HiveNetwork:
-        given = {**values, "hive_id": hive}
-        row = await (
-            await self._connection.execute(database.insert("hive_network", given), given)
-        ).fetchone()
-        assert row is not None
+        number = await insert_row(self._connection, "hive_network", {**values, "hive_id": hive})
         statement = f"SELECT {_NETWORK} FROM hive_network WHERE id = %s"
-        made = await (await self._connection.execute(statement, (row["id"],))).fetchone()
+        made = await (await self._connection.execute(statement, (number,))).fetchone()
         assert made is not None
         return HiveNetwork(**made)
 
     async def remove(self, hive: int, number: int) -> bool:
         statement = "DELETE FROM hive_network WHERE id = %s AND hive_id = %s"
         return (await self._connection.execute(statement, (number, hive))).rowcount == 1
-
-
-def _definition(row: dict[str, Any]) -> NotificationSetting:
-    return NotificationSetting(**{**row, "channels": tuple(row["channels"])})

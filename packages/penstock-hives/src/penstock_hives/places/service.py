@@ -1,4 +1,4 @@
-"""Hives: found, looked at, opened, edited and closed."""
+"""Hives: search, details, and their administration; favourites and recently viewed hives."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock.core.errors import NotFound
-from penstock_hives.alerts.models import THRESHOLDS, NotificationKind, NotificationSetting
 from penstock_hives.billing.repository import PlanRepository
 from penstock_hives.database import Connection, DatabasePool
 from penstock_hives.deals.repository import DealRepository
 from penstock_hives.encoding import check_if_match
-from penstock_hives.errors import FieldError, InvalidRequest, RequestConflict
+from penstock_hives.errors import RequestConflict, invalid_field, require_found
 from penstock_hives.occupancy.repository import OccupancyRepository
 from penstock_hives.occupancy.service import require_owned_hive
-from penstock_hives.pagination import CursorPage, decode_cursor, paginate
+from penstock_hives.pagination import CursorPage, decode_cursor, decode_id, paginate
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_hives.people.repository import AuditRepository
-from penstock_hives.places import models
 from penstock_hives.places.models import (
     BoundingBox,
     GeoPoint,
@@ -34,13 +32,10 @@ from penstock_hives.places.models import (
     HiveSummary,
     HiveType,
     Navigation,
+    check_opening_hours,
+    navigation_to,
 )
-from penstock_hives.places.repository import (
-    FavouriteRepository,
-    HiveRepository,
-    NetworkRepository,
-    NotificationSettingRepository,
-)
+from penstock_hives.places.repository import FavouriteRepository, HiveRepository, NetworkRepository
 
 
 class HiveService:
@@ -49,44 +44,32 @@ class HiveService:
         self._clock = clock
 
     async def search(
-        self, query: HiveQuery, box: BoundingBox | None = None
+        self, query: HiveQuery, box: BoundingBox | None = None, limit: int | None = None
     ) -> CursorPage[HiveSummary]:
-        if query.near is None and (query.sort is HiveSort.DISTANCE or query.within_km is not None):
-            raise InvalidRequest(
-                "distance from where?", [FieldError("near", "is needed for distances")]
-            )
+        most = limit or query.limit
         async with self._pool.reading() as connection:
-            found = await HiveRepository(connection).search(query, self._clock(), box)
-        page = paginate(found, query.limit, lambda pair: (pair[1], pair[0].id))
+            found = await HiveRepository(connection).search(query, self._clock(), most + 1, box)
+        page = paginate(found, most, lambda pair: (pair[1], pair[0].id))
         return CursorPage([hive for hive, _ in page.items], page.next)
 
     async def detail(self, hive: int) -> HiveDetail:
         async with self._pool.reading() as connection:
             found = await HiveRepository(connection).details(self._clock(), hive)
-        if not found:
-            raise NotFound(f"there is no hive {hive}")
-        return found[0]
+        return require_found(next(iter(found), None), f"hive {hive}")
 
     async def navigation(self, hive: int, start: GeoPoint | None) -> Navigation:
-        detail = await self.detail(hive)
-        goal = None if detail.address is None else detail.address.point
-        if detail.address is None or goal is None:
-            raise NotFound(f"nobody has said where hive {hive} is")
-        distance = None if start is None else round(start.distance_km(goal), 3)
-        bearing = None if start is None else round(start.bearing(goal), 1)
-        geo = f"geo:{goal.lat:.6f},{goal.lon:.6f}"
-        return Navigation(hive, detail.name, detail.address, geo, distance, bearing)
+        return navigation_to(await self.detail(hive), start)
 
     async def snapshot(self) -> HiveSnapshot:
-        """All the public may see, as of one moment of the database."""
+        """All public data, in one snapshot of the database."""
         now = self._clock()
         async with self._pool.transaction() as connection:
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             hives, occupancy = HiveRepository(connection), OccupancyRepository(connection)
-            everything = HiveQuery(limit=1_000_000)
+            found = await hives.search(HiveQuery(), now, _ALL)
             return HiveSnapshot(
                 now,
-                tuple(hive for hive, _ in await hives.search(everything, now)),
+                tuple(hive for hive, _ in found),
                 tuple(await hives.details(now)),
                 tuple(await occupancy.weeks()),
                 tuple(await occupancy.forecasts(now)),
@@ -114,13 +97,13 @@ class HiveService:
         self, caller: Caller, account: int, cursor: str | None, limit: int
     ) -> CursorPage[HiveSettings]:
         caller.require(AppPermission.READ_ACCOUNT, account)
-        after = decode_cursor(cursor, int) or [0]
+        after = decode_id(cursor) or 0
         async with self._pool.reading() as connection:
-            found = await HiveRepository(connection).of_account(account, after[0], limit + 1)
+            found = await HiveRepository(connection).of_account(account, after, limit + 1)
         return paginate(found, limit, lambda hive: [hive.id])
 
     async def open(self, caller: Caller, account: int, change: HiveChange) -> HiveSettings:
-        """A new hive of an account, as many as its plan includes."""
+        """Open a hive, within the limit of the account's plan."""
         caller.require(AppPermission.EDIT_HIVES, account)
         async with self._pool.transaction() as connection:
             hives, plans = HiveRepository(connection), PlanRepository(connection)
@@ -130,12 +113,10 @@ class HiveService:
             if most is not None and await hives.count_of(account) >= most:
                 raise RequestConflict(f"the plan of account {account} includes {most} hives")
             values = await self._values(hives, change) | {"account_id": account}
-            address = None if change.address is None else _placed(change.address)
+            address = None if change.address is None else _check_address(change.address)
             hive = await hives.add(values, address)
             await AuditRepository(connection).record(caller, "open", "hive", hive, account)
-            made = await hives.settings(hive)
-        assert made is not None
-        return made
+            return require_found(await hives.settings(hive), f"hive {hive}")
 
     async def edit(
         self, caller: Caller, hive: int, change: HiveChange, seen: str | None = None
@@ -147,17 +128,15 @@ class HiveService:
             check_if_match(held, seen)
             await hives.change(hive, await self._values(hives, change))
             if change.address is not None:
-                await hives.move(hive, _placed(change.address, held.address))
+                await hives.move(hive, _check_address(change.address, held.address))
             names = sorted({*change.values, *(["address"] if change.address else [])})
             await AuditRepository(connection).record(
                 caller, "edit", "hive", hive, held.account_id, {"fields": names}
             )
-            made = await hives.settings(hive)
-        assert made is not None
-        return made
+            return require_found(await hives.settings(hive), f"hive {hive}")
 
     async def close(self, caller: Caller, hive: int) -> None:
-        """Hidden and no longer counted; what was counted stays."""
+        """Hide the hive and stop counting; its data stays."""
         async with self._pool.transaction() as connection:
             hives = HiveRepository(connection)
             held = await hives.settings(hive, lock=True)
@@ -169,13 +148,11 @@ class HiveService:
         """Columns of table `hive`."""
         values = dict(change.values)
         if "opening_hours" in values:
-            values["opening_hours"] = models.check_opening_hours(values["opening_hours"])
+            values["opening_hours"] = check_opening_hours(values["opening_hours"])
         if (code := values.pop("type", None)) is not None:
             number = await hives.type_id(code)
             if number is None:
-                raise InvalidRequest(
-                    "no such type", [FieldError("type", f"{code!r} is no type of hive")]
-                )
+                raise invalid_field("type", f"must be a hive type, got {code!r}")
             values["hive_type_id"] = number
         return values
 
@@ -204,26 +181,19 @@ class HiveService:
 def _owned(
     caller: Caller, found: HiveSettings | None, hive: int, permission: AppPermission
 ) -> HiveSettings:
-    """What the caller may see at all is not there for others."""
+    """Hives of other accounts look as if they did not exist."""
     if found is None or not caller.may(AppPermission.READ_ACCOUNT, found.account_id):
-        raise NotFound(f"there is no hive {hive} of yours")
+        raise NotFound(f"hive {hive} not found")
     caller.require(permission, found.account_id)
     return found
 
 
-def _placed(given: object, held: HiveAddress | None = None) -> dict[str, object]:
-    """Half a position is none."""
-    assert isinstance(given, dict)
+def _check_address(given: Mapping[str, Any], held: HiveAddress | None = None) -> Mapping[str, Any]:
     lat = given.get("lat", held.lat if held else None)
     lon = given.get("lon", held.lon if held else None)
     if (lat is None) != (lon is None):
-        raise InvalidRequest(
-            "half a position", [FieldError("address", "has lat and lon, or neither")]
-        )
+        raise invalid_field("address", "must have both lat and lon, or neither")
     return given
-
-
-# What somebody keeps of hives: favourites, where they were lately, what they want to be told.
 
 
 class FavouriteService:
@@ -232,14 +202,13 @@ class FavouriteService:
         self._clock = clock
 
     async def favour(self, caller: Caller, hive: int, on: bool) -> None:
-        """Again, it changes nothing."""
         async with self._pool.transaction() as connection:
-            await _visible(connection, hive, self._clock())
+            await require_visible_hive(connection, hive, self._clock())
             await FavouriteRepository(connection).favour(caller.known, hive, on, self._clock())
 
     async def visit(self, caller: Caller, hive: int) -> None:
         async with self._pool.transaction() as connection:
-            await _visible(connection, hive, self._clock())
+            await require_visible_hive(connection, hive, self._clock())
             await FavouriteRepository(connection).visit(caller.known, hive, self._clock())
 
     async def favourites(self, caller: Caller) -> list[HiveSummary]:
@@ -254,108 +223,28 @@ class FavouriteService:
             return await HiveRepository(connection).summaries(hives, self._clock())
 
 
-class NotificationSettingService:
-    """Settings of what to be told; as many as one's plan includes."""
-
-    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
-        self._pool = pool
-        self._clock = clock
-
-    async def of(self, caller: Caller) -> list[NotificationSetting]:
-        async with self._pool.reading() as connection:
-            return await NotificationSettingRepository(connection).of_user(caller.known)
-
-    async def get(self, caller: Caller, number: int) -> NotificationSetting:
-        async with self._pool.reading() as connection:
-            return _there(
-                await NotificationSettingRepository(connection).get(caller.known, number), number
-            )
-
-    async def define(self, caller: Caller, values: Mapping[str, Any]) -> NotificationSetting:
-        _check(values)
-        now = self._clock()
-        async with self._pool.transaction() as connection:
-            # One at a time for each user, or the limit could be passed.
-            await connection.execute(
-                "SELECT FROM app_user WHERE id = %s FOR UPDATE", (caller.known,)
-            )
-            definitions = NotificationSettingRepository(connection)
-            most = await PlanRepository(connection).limit_of_user(
-                caller.known, "alerts", "alerts", now
-            )
-            if most is not None and len(await definitions.of_user(caller.known)) >= most:
-                raise RequestConflict(f"your plan includes {most} alerts")
-            if values.get("hive_id") is not None:
-                await _visible(connection, values["hive_id"], now)
-            number = await definitions.add(caller.known, values)
-            return _there(await definitions.get(caller.known, number), number)
-
-    async def edit(
-        self, caller: Caller, number: int, values: Mapping[str, Any], seen: str | None
-    ) -> NotificationSetting:
-        async with self._pool.transaction() as connection:
-            definitions = NotificationSettingRepository(connection)
-            held = _there(await definitions.get(caller.known, number, lock=True), number)
-            check_if_match(held, seen)
-            names = ("kind", "hive_id", "threshold", "unit", "hysteresis", "quiet_from", "quiet_to")
-            _check({name: values.get(name, getattr(held, name)) for name in names})
-            if values.get("hive_id") is not None:
-                await _visible(connection, values["hive_id"], self._clock())
-            await definitions.change(number, values)
-            return _there(await definitions.get(caller.known, number), number)
-
-    async def remove(self, caller: Caller, number: int) -> None:
-        async with self._pool.transaction() as connection:
-            if not await NotificationSettingRepository(connection).remove(caller.known, number):
-                raise NotFound(f"you have no notification setting {number}")
-
-
-def _check(values: Mapping[str, Any]) -> None:
-    faults = []
-    if NotificationKind(values["kind"]) in THRESHOLDS:
-        faults += [
-            FieldError(name, f"is needed for {values['kind']}")
-            for name in ("hive_id", "threshold", "unit")
-            if values.get(name) is None
-        ]
-    elif values.get("threshold") is not None or values.get("unit") is not None:
-        faults.append(FieldError("threshold", f"has no meaning for {values['kind']}"))
-    if values.get("unit") == "percent" and (values.get("threshold") or 0) > 1000:
-        faults.append(FieldError("threshold", "is at most 1000 percent"))
-    if (values.get("quiet_from") is None) != (values.get("quiet_to") is None):
-        faults.append(FieldError("quiet_from", "comes with quiet_to, or neither does"))
-    if faults:
-        raise InvalidRequest("this could never be told", faults)
-
-
-async def _visible(connection: Connection, hive: int, now: datetime) -> None:
+async def require_visible_hive(connection: Connection, hive: int, now: datetime) -> None:
     if not await HiveRepository(connection).summaries([hive], now):
-        raise NotFound(f"there is no hive {hive}")
+        raise NotFound(f"hive {hive} not found")
 
 
-def _there(found: NotificationSetting | None, number: int) -> NotificationSetting:
-    if found is None:
-        raise NotFound(f"you have no notification setting {number}")
-    return found
+# The search in memory, for cached reads: the same results in the same order as the SQL search.
 
-
-# The search for hives in memory, over what is cached: as the database does it, key for key.
-
-#: After all that can be sorted.
+_ALL: Final = 1_000_000
+#: The sort key of hives without a value.
 _LAST: Final = 1e9
 
 SortKey = tuple[str | float, int]
 
 
 def search_hives(hives: Iterable[HiveSummary], query: HiveQuery) -> CursorPage[HiveSummary]:
-    """A page of those that match. Whether they are open is as old as they are."""
-    kind = str if query.sort is HiveSort.NAME else float
+    kind = str if query.order is HiveSort.NAME else float
     after = decode_cursor(query.cursor, kind, int)
     found = []
     for hive in hives:
         distance = _distance(query.near, hive)
         if _matches(hive, query, distance):
-            key = _key(hive, query.sort, distance)
+            key = _key(hive, query.order, distance)
             if after is None or key > (after[0], after[1]):
                 rounded = None if distance is None else round(distance, 3)
                 found.append((key, replace(hive, distance_km=rounded)))

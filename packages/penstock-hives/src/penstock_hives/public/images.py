@@ -1,8 +1,7 @@
-"""Pictures for the public, from a cache on disk: as they are, or scaled to a width pages want.
+"""Public images from a disk cache, in original size or scaled to one of a few widths.
 
-Only pictures of the edition are answered, so that nobody can have the database asked, or the disk
-filled, by making up numbers. A picture's number is never given to another, so browsers may keep it
-for good.
+Only images of the snapshot are served, so that made-up ids reach neither the database nor the disk.
+An id is never reused, so browsers may cache an image forever.
 """
 
 from __future__ import annotations
@@ -16,25 +15,28 @@ from urllib.parse import parse_qs
 from PIL import Image as Pillow
 
 from penstock.core.errors import PenstockError
+from penstock.core.units import parse_count
 from penstock_hives.api.problems import PROBLEMS
 from penstock_hives.images.models import HiveImage
-from penstock_hives.public.reader import parse_number
 from penstock_hives.server.asgi import AsgiApplication, Receive, Scope, Send, send_response
 from penstock_hives.server.disk_cache import DiskCache
 
 PREFIX: Final = "/v1/images/"
-#: What a page may ask for; others would only fill the disk.
+#: Widths that pages use.
 WIDTHS: Final = frozenset({320, 640, 1280})
 _QUALITY: Final = 80
 
-#: The bytes of a picture, by its number, from where it is kept.
+#: Bytes and media type of an image by its id.
 Fetch = Callable[[int], Awaitable[tuple[bytes, str]]]
 
 
 def image_endpoint(
-    shown: Callable[[int], HiveImage | None], fetch: Fetch, disk: DiskCache, others: AsgiApplication
+    find: Callable[[int], HiveImage | None],
+    fetch: Fetch,
+    disk: DiskCache,
+    fallback: AsgiApplication,
 ) -> AsgiApplication:
-    """Reads of pictures; what is none goes on to others."""
+    """Serves images; passes other requests on to the fallback."""
 
     async def content(image: HiveImage, width: int | None) -> bytes:
         async def whole() -> bytes:
@@ -52,15 +54,15 @@ def image_endpoint(
         return await asyncio.to_thread(path.read_bytes)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        which = parse_number(scope["path"].removeprefix(PREFIX))
-        if which is None or scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
-            await others(scope, receive, send)
+        number = parse_count(scope["path"].removeprefix(PREFIX))
+        if number is None or scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            await fallback(scope, receive, send)
             return
-        image, width = shown(which), _width(scope["query_string"])
+        image, width = find(number), _width(scope["query_string"])
         if image is None:
-            await others(scope, receive, send)  # a business's own, perhaps
+            await fallback(scope, receive, send)  # perhaps of a hidden hive
         elif width is not None and width not in WIDTHS:
-            detail = f"width should be one of {sorted(WIDTHS)}"
+            detail = f"width must be one of {sorted(WIDTHS)}"
             await PROBLEMS.response(422, detail)(scope, receive, send)
         else:
             await answer(image, width, scope, receive, send)
@@ -90,12 +92,12 @@ def scale_image(content: bytes, width: int) -> bytes:
     with Pillow.open(BytesIO(content)) as picture:
         height = max(1, round(picture.height * width / picture.width))
         smaller = picture.convert("RGB").resize((width, height), Pillow.Resampling.LANCZOS)
-    made = BytesIO()
-    smaller.save(made, "WEBP", quality=_QUALITY)
-    return made.getvalue()
+    encoded = BytesIO()
+    smaller.save(encoded, "WEBP", quality=_QUALITY)
+    return encoded.getvalue()
 
 
 def _width(query: bytes) -> int | None:
-    """None as it is; zero for what is no width."""
+    """None: the original size; 0 for an invalid width."""
     given = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("width")
-    return None if given is None else parse_number(given[-1]) or 0
+    return None if given is None else parse_count(given[-1]) or 0

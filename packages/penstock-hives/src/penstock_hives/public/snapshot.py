@@ -1,7 +1,12 @@
-"""Editions in the cache: one worker makes them, all of them show them.
+"""Snapshots of the public data: one worker reads them from the database, all share them.
 
-An edition is written in pieces that memcached takes, then its head, which names them: who reads
-finds all of an edition or takes none. What is read is checked as if a stranger had written it.
+A snapshot is stored in memcached in chunks, then its manifest is: readers find a complete snapshot
+or none. What is read is validated.
+
+A worker takes the cached snapshot if it is recent enough. Else it takes a lock in the database,
+checks the cache again, and creates a snapshot. So the workers of a memcached create one snapshot a
+minute, and no outside request ever reads the database. While the database is unavailable the old
+snapshot is used.
 """
 
 from __future__ import annotations
@@ -31,24 +36,22 @@ from penstock_store.cache import Cache, SingleFlight
 
 log = get_logger(__name__)
 
-#: memcached takes a mebibyte with the key and what it needs itself.
-PIECE_BYTES: Final = 900 * KiB
-#: Of an edition that is read, as JSON: a hundred thousand hives have less.
+#: memcached accepts 1 MiB, with key and overhead.
+CHUNK_BYTES: Final = 900 * KiB
+#: Of the JSON; a hundred thousand hives need less.
 MAX_SNAPSHOT_BYTES: Final = 256 * MiB
-_HEAD: Final = CACHE_KEYS.key("edition", "head")
+_MANIFEST: Final = CACHE_KEYS.key("snapshot", "manifest")
 
 
 @dataclass(frozen=True, slots=True)
 class PublicSnapshot:
-    """All that anybody may see, at one moment."""
-
-    snapshot: HiveSnapshot
+    hives: HiveSnapshot
     plans: tuple[SubscriptionPlan, ...] = ()
-    popular: tuple[Popularity, ...] = ()  #: of every window, by rank: the first by each interest
+    popular: tuple[Popularity, ...] = ()  #: of every period, the first by each measure
 
     @property
     def as_of(self) -> datetime:
-        return self.snapshot.as_of
+        return self.hives.as_of
 
 
 _SNAPSHOT: Final = TypeAdapter(PublicSnapshot)
@@ -56,15 +59,13 @@ _SNAPSHOT: Final = TypeAdapter(PublicSnapshot)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """Names an edition."""
-
     made_at: float
-    pieces: int
-    check: int
+    chunks: int
+    crc: int
 
     @property
     def keys(self) -> list[str]:
-        return [CACHE_KEYS.key("edition", f"{self.check:08x}", n) for n in range(self.pieces)]
+        return [CACHE_KEYS.key("snapshot", f"{self.crc:08x}", n) for n in range(self.chunks)]
 
 
 class SnapshotCache:
@@ -72,95 +73,78 @@ class SnapshotCache:
         self._cache = cache
 
     async def latest(self) -> SnapshotManifest | None:
-        text = await self._cache.get(_HEAD)
+        text = await self._cache.get(_MANIFEST)
         if text is None:
             return None
         try:
             found = json.loads(text)
             return SnapshotManifest(
-                float(found["made_at"]), int(found["pieces"]), int(found["check"])
+                float(found["made_at"]), int(found["chunks"]), int(found["crc"])
             )
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("no head of an edition", reason=str(error))
+            log.warning("cached snapshot invalid", reason=str(error))
             return None
 
-    async def read(self, head: SnapshotManifest) -> PublicSnapshot | None:
-        """The edition, if all of it is still there."""
-        found = await self._cache.get_many(head.keys)
-        if len(found) != head.pieces:
+    async def read(self, manifest: SnapshotManifest) -> PublicSnapshot | None:
+        """None if a chunk is missing or invalid."""
+        found = await self._cache.get_many(manifest.keys)
+        if len(found) != manifest.chunks:
             return None
-        packed = b"".join(found[key] for key in head.keys)
-        if zlib.crc32(packed) != head.check:
+        packed = b"".join(found[key] for key in manifest.keys)
+        if zlib.crc32(packed) != manifest.crc:
             return None
         try:
-            return await asyncio.to_thread(_unpacked, packed)
+            return await asyncio.to_thread(_unpack, packed)
         except (ValidationError, ContentTooLarge, zlib.error) as error:
-            log.warning("no edition", reason=str(error)[:200])
+            log.warning("cached snapshot invalid", reason=str(error)[:200])
             return None
 
-    async def write(self, edition: PublicSnapshot) -> SnapshotManifest:
-        packed = await asyncio.to_thread(_packed, edition)
-        pieces = [packed[at : at + PIECE_BYTES] for at in range(0, len(packed), PIECE_BYTES)]
-        head = SnapshotManifest(edition.as_of.timestamp(), len(pieces), zlib.crc32(packed))
-        await self._cache.set_many(dict(zip(head.keys, pieces, strict=True)))
-        await self._cache.set(_HEAD, json.dumps(asdict(head)).encode())
-        return head
+    async def write(self, snapshot: PublicSnapshot) -> SnapshotManifest:
+        packed = await asyncio.to_thread(_pack, snapshot)
+        chunks = [packed[at : at + CHUNK_BYTES] for at in range(0, len(packed), CHUNK_BYTES)]
+        manifest = SnapshotManifest(snapshot.as_of.timestamp(), len(chunks), zlib.crc32(packed))
+        await self._cache.set_many(dict(zip(manifest.keys, chunks, strict=True)))
+        await self._cache.set(_MANIFEST, json.dumps(asdict(manifest)).encode())
+        return manifest
 
 
-def _packed(edition: PublicSnapshot) -> bytes:
-    return zlib.compress(_SNAPSHOT.dump_json(edition), 3)
+def _pack(snapshot: PublicSnapshot) -> bytes:
+    return zlib.compress(_SNAPSHOT.dump_json(snapshot), 3)
 
 
-def _unpacked(packed: bytes) -> PublicSnapshot:
+def _unpack(packed: bytes) -> PublicSnapshot:
     return _SNAPSHOT.validate_json(decompress(packed, MAX_SNAPSHOT_BYTES))
 
 
-def snapshot_age(head: SnapshotManifest, now: datetime) -> float:
-    """Seconds."""
-    return now.timestamp() - head.made_at
-
-
-# Keeps the window's edition young: one a minute, made once for all workers.
-#
-# A worker takes the edition that is in the cache if it is young enough. Else it takes the lock in
-# the database, looks again, for whoever had the lock may have made one, and makes it. So workers
-# that share memcached make one edition a minute together, and workers that have a cache each make
-# theirs one after the other. The database is never asked because somebody outside asked.
-#
-# When it does not answer, the window goes on showing what it has, and an old edition from the cache
-# is better than none.
-
 EVERY_SECONDS: Final = 60.0
-#: After a failure.
+#: After a failed refresh.
 RETRY_SECONDS: Final = 5.0
-#: How often figures are looked up in the cache while none are heard.
+#: Between two reads of the cache while there is no subscription.
 CATCH_UP_SECONDS: Final = 10.0
 
 
 class SnapshotRefresher:
-    """Of one worker."""
-
     def __init__(
         self,
-        show: Callable[[PublicSnapshot], None],
+        on_snapshot: Callable[[PublicSnapshot], None],
         read: Callable[[], Awaitable[PublicSnapshot]],
-        alone: Callable[[], AbstractAsyncContextManager[object]],
+        lock: Callable[[], AbstractAsyncContextManager[object]],
         cache: Cache | None,
         clock: Callable[[], datetime],
         every: float = EVERY_SECONDS,
         retry: float = RETRY_SECONDS,
     ) -> None:
-        """`cache` is one that other workers have as well; without it, this one makes its own."""
-        self._show = show
+        """`cache` is shared with other workers; without one, each worker creates snapshots."""
+        self._on_snapshot = on_snapshot
         self._read = read
-        self._alone = alone
-        self._editions = None if cache is None else SnapshotCache(cache)
+        self._lock = lock
+        self._cached = None if cache is None else SnapshotCache(cache)
         self._clock = clock
         self._every = every
         self._retry = retry
         self._flight: SingleFlight[None] = SingleFlight()
-        self._shown: SnapshotManifest | None = None
-        self.made = 0  #: editions that were made here
+        self._current: SnapshotManifest | None = None
+        self.created = 0  #: snapshots that this worker created
 
     async def run(self) -> None:
         while True:
@@ -169,85 +153,84 @@ class SnapshotRefresher:
                 await self.refresh()
             except (PenstockError, OSError) as error:
                 pause = self._retry
-                log.warning("edition is not renewed", reason=str(error), again_in=pause)
-            # Not all workers at once.
+                log.warning("snapshot refresh failed", reason=str(error), retry_in=pause)
+            # Jitter, so that workers do not refresh at once.
             await asyncio.sleep(pause * random.uniform(0.9, 1.0))
 
     async def refresh(self) -> None:
-        """Show an edition that is young; raises what keeps it from being made."""
+        """Have a recent snapshot; raises the error that prevents it."""
         await self._flight.run("refresh", self._refresh)
 
     async def _refresh(self) -> None:
-        head = await self._latest()
-        if await self._shows(head):
+        manifest = await self._latest()
+        if await self._use_if_recent(manifest):
             return
         try:
-            async with self._alone():
-                if not await self._shows(await self._latest()):
-                    await self._make()
+            async with self._lock():
+                if not await self._use_if_recent(await self._latest()):
+                    await self._create()
         except (PenstockError, OSError):
-            if self._shown is None and head is not None:
-                await self._take(head)  # old, and better than none
+            if self._current is None and manifest is not None:
+                await self._use(manifest)  # an old snapshot is better than none
             raise
 
     async def _latest(self) -> SnapshotManifest | None:
-        return self._shown if self._editions is None else await self._editions.latest()
+        return self._current if self._cached is None else await self._cached.latest()
 
-    async def _shows(self, head: SnapshotManifest | None) -> bool:
-        """Whether this edition is young, and now shown."""
-        if head is None or snapshot_age(head, self._clock()) >= self._every:
+    async def _use_if_recent(self, manifest: SnapshotManifest | None) -> bool:
+        if manifest is None or self._clock().timestamp() - manifest.made_at >= self._every:
             return False
-        return await self._take(head)
+        return await self._use(manifest)
 
-    async def _take(self, head: SnapshotManifest) -> bool:
-        if head == self._shown or self._editions is None:
+    async def _use(self, manifest: SnapshotManifest) -> bool:
+        if manifest == self._current or self._cached is None:
             return True
-        edition = await self._editions.read(head)
-        if edition is None:
+        snapshot = await self._cached.read(manifest)
+        if snapshot is None:
             return False
-        self._show(edition)
-        self._shown = head
+        self._on_snapshot(snapshot)
+        self._current = manifest
         return True
 
-    async def _make(self) -> None:
-        edition = await self._read()
-        self._show(edition)
-        self.made += 1
-        if self._editions is None:
-            self._shown = SnapshotManifest(edition.as_of.timestamp(), 0, 0)
+    async def _create(self) -> None:
+        snapshot = await self._read()
+        self._on_snapshot(snapshot)
+        self.created += 1
+        if self._cached is None:
+            self._current = SnapshotManifest(snapshot.as_of.timestamp(), 0, 0)
         else:
-            self._shown = await self._editions.write(edition)
+            self._current = await self._cached.write(snapshot)
 
 
 class LiveFallback:
-    """Figures from the cache, where the pipeline keeps them too, while none are heard."""
+    """Reads occupancy from the cache, where the pipeline writes it too, without a subscription."""
 
     def __init__(
         self,
         cache: Cache,
         hives: Callable[[], list[int]],
-        heard: Callable[[Document], None],
-        listening: Callable[[], bool],
+        on_occupancy: Callable[[Document], None],
+        is_subscribed: Callable[[], bool],
         every: float = CATCH_UP_SECONDS,
     ) -> None:
         self._cache = cache
         self._hives = hives
-        self._heard = heard
-        self._listening = listening
+        self._on_occupancy = on_occupancy
+        self._is_subscribed = is_subscribed
         self._every = every
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._every)
-            if not self._listening():
-                await self.look()
+            if not self._is_subscribed():
+                await self.read_cache()
 
-    async def look(self) -> None:
+    async def read_cache(self) -> None:
         keys = [CACHE_KEYS.key("hive", hive) for hive in self._hives()]
         for text in (await self._cache.get_many(keys)).values():
             try:
                 document = json.loads(text)
                 int(document["hive"]), int(document["version"])
             except (ValueError, KeyError, TypeError):
-                continue  # another's value under our key: no figure
-            self._heard(document)
+                continue  # not an occupancy message
+            self._on_occupancy(document)

@@ -1,16 +1,13 @@
-"""What the public sees now: the latest edition, with live figures in it as they are heard.
+"""The public view: the latest snapshot, with live occupancy applied as it arrives.
 
-`page` is an answer from what is at hand: it asks nobody, and so takes no time to speak of. A page
-is kept until what is on it changes, or, where it lists many hives, for a moment: figures in a list
-may be that much older than those of a single hive. What cannot be answered because there is no
-edition yet is `NotReady`; what is not here is not here, and the database is not asked for it.
+Responses are rendered from memory; the database is never read. The page of one hive is cached until
+its occupancy changes, a list for a few seconds. Without a snapshot every read raises `NotReady`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -19,8 +16,8 @@ from zoneinfo import ZoneInfo
 
 from penstock.core.errors import NotFound
 from penstock_hives.deals.models import Deal
-from penstock_hives.encoding import encode_json
-from penstock_hives.errors import NotReady
+from penstock_hives.encoding import encode_json, etag_of, format_timestamp
+from penstock_hives.errors import NotReady, require_found
 from penstock_hives.images.models import HiveImage
 from penstock_hives.live.change_feed import EncodedOccupancy
 from penstock_hives.live.subscriber import Document
@@ -34,27 +31,27 @@ from penstock_hives.places.models import HiveDetail, HiveSummary, is_open, next_
 from penstock_hives.public.snapshot import PublicSnapshot
 from penstock_hives.server.asgi import Headers, Message, Send
 
-#: How old a list may grow.
+#: Lifetime of cached lists.
 LIST_SECONDS: Final = 2.0
-#: How old the page of one hive may grow while nothing is heard of it: it may have opened or closed.
+#: Lifetime of the cached page of a hive: it may have opened or closed.
 HIVE_SECONDS: Final = 30.0
-#: Pages kept; beyond them all are made anew. A page of a hive is about 3 KB.
+#: Cached pages; beyond that the cache is cleared. A page of a hive is about 3 KB.
 MAX_PAGES: Final = 20_000
 
 
 class PublicView:
-    """Belongs to one event loop."""
+    """For one event loop. `on_change` and `on_remove` feed the live streams."""
 
     def __init__(
         self,
-        told: Callable[[EncodedOccupancy], object] = lambda figure: None,
-        withdrawn: Callable[[Iterable[int]], object] = lambda hives: None,
+        on_change: Callable[[EncodedOccupancy], object] = lambda occupancy: None,
+        on_remove: Callable[[Iterable[int]], object] = lambda hives: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._told = told
-        self._withdrawn = withdrawn
+        self._on_change = on_change
+        self._on_remove = on_remove
         self._clock = clock
-        self._edition: PublicSnapshot | None = None
+        self._snapshot: PublicSnapshot | None = None
         self._details: dict[int, HiveDetail] = {}
         self._weeks: dict[int, TypicalWeek] = {}
         self._forecasts: dict[int, Forecast] = {}
@@ -65,15 +62,14 @@ class PublicView:
         self._pages_of: dict[int, set[str]] = {}
 
     @property
-    def edition(self) -> PublicSnapshot:
-        if self._edition is None:
-            raise NotReady("nothing to show yet; ask again in a moment")
-        return self._edition
+    def snapshot(self) -> PublicSnapshot:
+        if self._snapshot is None:
+            raise NotReady("no data yet; try again later")
+        return self._snapshot
 
     @property
-    def shows(self) -> bool:
-        """Whether there is anything to show."""
-        return self._edition is not None
+    def has_snapshot(self) -> bool:
+        return self._snapshot is not None
 
     @property
     def hives(self) -> list[int]:
@@ -83,46 +79,40 @@ class PublicView:
     def now(self) -> datetime:
         return self._clock()
 
-    def show(self, edition: PublicSnapshot) -> None:
-        """Another edition, whole."""
-        self._edition = edition
-        snapshot = edition.snapshot
-        self._details = {each.id: each for each in snapshot.details}
-        self._weeks = {each.hive_id: each for each in snapshot.weeks}
-        self._forecasts = {each.hive_id: each for each in snapshot.forecasts}
-        self._summaries = {each.id: each for each in snapshot.summaries}
-        self._images = {image.id: image for each in snapshot.details for image in each.images}
-        heard, self._occupancies = self._occupancies, {}
-        self._withdrawn(heard.keys() - self._details.keys())
+    def replace_snapshot(self, snapshot: PublicSnapshot) -> None:
+        self._snapshot = snapshot
+        hives = snapshot.hives
+        self._details = {each.id: each for each in hives.details}
+        self._weeks = {each.hive_id: each for each in hives.weeks}
+        self._forecasts = {each.hive_id: each for each in hives.forecasts}
+        self._summaries = {each.id: each for each in hives.summaries}
+        self._images = {image.id: image for each in hives.details for image in each.images}
+        live, self._occupancies = self._occupancies, {}
+        self._on_remove(live.keys() - self._details.keys())
         for hive, detail in self._details.items():
-            known, read = heard.get(hive), detail.occupancy
+            known, read = live.get(hive), detail.occupancy
             if known is not None and (read is None or known.version >= read.version):
-                self._put(known)
+                self._set_occupancy(known)
             elif read is not None:
-                self._put(read)
-                self._told(_figure(read))
+                self._set_occupancy(read)
+                self._on_change(_encoded(read))
         self._pages.clear()
         self._pages_of.clear()
 
-    def heard(self, document: Document) -> None:
-        """How a hive stands, from the pipeline. Hives that are not public stay so."""
+    def apply_live(self, document: Document) -> None:
+        """An occupancy message of the pipeline; ignored for hives that are not public."""
         hive = int(document["hive"])
         known = self._occupancies.get(hive)
         if hive not in self._details or (known and known.version >= int(document["version"])):
             return
-        occupancy = self._read(hive, document)
-        self._put(occupancy)
+        occupancy = self._decode(hive, document)
+        self._set_occupancy(occupancy)
         for path in self._pages_of.pop(hive, ()):
             self._pages.pop(path, None)
-        self._told(_figure(occupancy))
-
-    def figures(self) -> list[EncodedOccupancy]:
-        return [_figure(each) for each in self._occupancies.values()]
+        self._on_change(_encoded(occupancy))
 
     def detail(self, hive: int) -> HiveDetail:
-        detail = self._details.get(hive)
-        if detail is None:
-            raise NotFound(f"there is no hive {hive}")
+        detail = require_found(self._details.get(hive), f"hive {hive}")
         hours, zone, now = detail.opening_hours, detail.time_zone, self.now
         return replace(
             detail,
@@ -132,18 +122,18 @@ class PublicView:
         )
 
     def occupancy(self, hive: int) -> Occupancy:
-        self._known(hive)
+        self._require(hive)
         found = self._occupancies.get(hive)
         if found is None:
-            raise NotReady(f"nothing was counted at hive {hive} yet")
+            raise NotReady(f"hive {hive} has no data yet")
         return found
 
     def week(self, hive: int) -> TypicalWeek:
-        return self._weeks.get(self._known(hive)) or TypicalWeek(hive, None, ())
+        return self._weeks.get(self._require(hive)) or TypicalWeek(hive, None, ())
 
     def forecast(self, hive: int, day: date | None = None) -> Forecast:
-        """Of today; of other days the public has none."""
-        found = self._forecasts.get(self._known(hive))
+        """Of today; public forecasts have no other days."""
+        found = self._forecasts.get(self._require(hive))
         zone = ZoneInfo(self._details[hive].time_zone)
         wanted = day or self.now.astimezone(zone).date()
         if found is not None and found.day == wanted:
@@ -154,19 +144,19 @@ class PublicView:
         return self._images.get(number)
 
     def deals(self) -> list[Deal]:
-        """Those that can be used now, the first to end first."""
+        """The valid ones, sorted by their end."""
         now = self.now
         return [
-            each for each in self.edition.snapshot.deals if each.starts_at <= now < each.expires_at
+            each for each in self.snapshot.hives.deals if each.starts_at <= now < each.expires_at
         ]
 
     def summaries(self) -> list[HiveSummary]:
-        """Whether they are open is as old as the edition: there may be thousands."""
-        self.edition  # noqa: B018 - nothing can be said without one
+        """`open_now` is as old as the snapshot."""
+        self.snapshot  # noqa: B018 - raises NotReady
         return list(self._summaries.values())
 
     def page(self, key: str, value: Callable[[], Any], hive: int | None = None) -> CachedPage:
-        """The page kept under this key, or one made of the value."""
+        """The cached page of this key, or a new one of the value."""
         page = self._pages.get(key)
         now = asyncio.get_running_loop().time()
         if page is not None and now < page.until:
@@ -182,29 +172,27 @@ class PublicView:
         return page
 
     def uncached_page(self, value: Callable[[], Any], until: float = 0.0) -> CachedPage:
-        """A page for this once."""
-        as_of = self.edition.as_of
+        as_of = self.snapshot.as_of
         return CachedPage(encode_json(value()), as_of, until=until)
 
-    def kept(self, key: str) -> CachedPage | None:
-        """A page that needs not be made."""
+    def cached_page(self, key: str) -> CachedPage | None:
         page = self._pages.get(key)
         if page is None or asyncio.get_running_loop().time() >= page.until:
             return None
         return page
 
-    def _known(self, hive: int) -> int:
+    def _require(self, hive: int) -> int:
         if hive not in self._details:
-            raise NotFound(f"there is no hive {hive}")
+            raise NotFound(f"hive {hive} not found")
         return hive
 
-    def _put(self, occupancy: Occupancy) -> None:
+    def _set_occupancy(self, occupancy: Occupancy) -> None:
         hive = occupancy.hive_id
         self._occupancies[hive] = occupancy
         if hive in self._summaries:
             self._summaries[hive] = replace(self._summaries[hive], occupancy=occupancy)
 
-    def _read(self, hive: int, document: Document) -> Occupancy:
+    def _decode(self, hive: int, document: Document) -> Occupancy:
         detail, quality = self._details[hive], str(document["quality"])
         at = datetime.fromisoformat(str(document["as_of"]))
         local = self.now.astimezone(ZoneInfo(detail.time_zone))
@@ -230,24 +218,19 @@ class PublicView:
         )
 
 
-def _figure(occupancy: Occupancy) -> EncodedOccupancy:
+def _encoded(occupancy: Occupancy) -> EncodedOccupancy:
     return EncodedOccupancy(occupancy.hive_id, occupancy.version, encode_json(occupancy))
 
 
-# A rendered answer: made once, handed out to all who ask for the same.
-#
-# Its headers and its tag are made with it, and its compressed form when the first asks who can read
-# that. Handing it out is two messages, whatever it took to make.
-
-#: Smaller ones fit a packet anyway.
+#: Smaller bodies are not compressed: they fit a packet.
 _COMPRESSED_FROM: Final = 1200
 _JSON: Final = b"application/json"
 
 
 class CachedPage:
-    """One answer to one question."""
+    """A rendered response with its headers and ETag; compressed on the first request for that."""
 
-    __slots__ = ("_plain", "_same", "_zipped", "body", "headers", "status", "tag", "until")
+    __slots__ = ("_gzipped", "_not_modified", "_plain", "body", "headers", "status", "tag", "until")
 
     def __init__(
         self,
@@ -262,11 +245,11 @@ class CachedPage:
     ) -> None:
         self.status = status
         self.body = body
-        self.until = until  #: by the loop's clock; made anew after that
-        self.tag = b'"%s"' % hashlib.blake2b(body, digest_size=12).hexdigest().encode()
+        self.until = until  #: its expiry, by the clock of the event loop
+        self.tag = etag_of(body).encode()
         self.headers = [
             (b"content-type", content_type),
-            (b"x-as-of", as_of.isoformat().replace("+00:00", "Z").encode()),
+            (b"x-as-of", format_timestamp(as_of).encode()),
             (b"cache-control", caching),
             (b"etag", self.tag),
             (b"vary", b"accept-encoding, authorization, x-api-key"),
@@ -276,14 +259,14 @@ class CachedPage:
         ]
         length = (b"content-length", str(len(body)).encode())
         self._plain = _messages(status, [*self.headers, length], body)
-        self._same = _messages(304, self.headers, b"")
-        self._zipped: tuple[Message, Message] | None = None
+        self._not_modified = _messages(304, self.headers, b"")
+        self._gzipped: tuple[Message, Message] | None = None
 
-    async def send(self, send: Send, known: bytes | None, zipped: bool) -> None:
-        """To one who has the tags in `known`, and may be able to read it compressed."""
+    async def send(self, send: Send, known: bytes | None, gzipped: bool) -> None:
+        """`known` is the client's If-None-Match."""
         if known is not None and self.tag in known:
-            start, end = self._same
-        elif zipped and len(self.body) >= _COMPRESSED_FROM:
+            start, end = self._not_modified
+        elif gzipped and len(self.body) >= _COMPRESSED_FROM:
             start, end = self._compressed()
         else:
             start, end = self._plain
@@ -291,12 +274,12 @@ class CachedPage:
         await send(end)
 
     def _compressed(self) -> tuple[Message, Message]:
-        if self._zipped is None:
+        if self._gzipped is None:
             body = gzip.compress(self.body, 5, mtime=0)
             length = (b"content-length", str(len(body)).encode())
             headers = [*self.headers, (b"content-encoding", b"gzip"), length]
-            self._zipped = _messages(self.status, headers, body)
-        return self._zipped
+            self._gzipped = _messages(self.status, headers, body)
+        return self._gzipped
 
 
 def _messages(

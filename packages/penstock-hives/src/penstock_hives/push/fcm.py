@@ -1,8 +1,4 @@
-"""Pushes to phones: Firebase Cloud Messaging, through Google's own library.
-
-The library blocks, so it works in threads. What it raises becomes an outcome: a token that Firebase
-no longer knows is gone for good, a quota or an outage passes.
-"""
+"""Pushes to phones: Firebase Cloud Messaging, through Google's library, in threads."""
 
 from __future__ import annotations
 
@@ -25,8 +21,6 @@ FCM_TIMEOUT: Final = 10
 
 
 class FcmChannel:
-    """Sends as one Firebase project."""
-
     def __init__(self, app: firebase_admin.App) -> None:
         self._app = app
 
@@ -36,7 +30,7 @@ class FcmChannel:
     async def close(self) -> None:
         import firebase_admin
 
-        # It runs a loop of its own to end what it has open.
+        # It blocks: it runs its own event loop.
         await asyncio.to_thread(firebase_admin.delete_app, self._app)
 
     def _send(self, push: PushMessage) -> PushOutcome:
@@ -63,13 +57,13 @@ class FcmChannel:
 
 
 def fcm_message(push: PushMessage) -> messaging.Message:
-    """A push as Firebase has it. Sent again it takes the place of the first."""
+    """A repeated push replaces the first (collapse key)."""
     from firebase_admin import messaging
 
     collapse = f"n{push.notification_id}"
     whom = {"fid": push.address} if push.keys.get("by") == "fid" else {"token": push.address}
     with warnings.catch_warnings():
-        # Apps that know their installation's id register with that; older ones have a token.
+        # New apps register an installation id; older ones a token.
         warnings.simplefilter("ignore", DeprecationWarning)
         return messaging.Message(
             notification=messaging.Notification(title=push.title, body=push.body),
@@ -81,15 +75,17 @@ def fcm_message(push: PushMessage) -> messaging.Message:
 
 
 def open_fcm(service_account: Path) -> FcmChannel:
-    """With the credentials of a project's service account."""
+    """With the credentials of a service account."""
     import firebase_admin
     from firebase_admin import credentials
 
     try:
         credential = credentials.Certificate(str(service_account))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{service_account} is no service account: {error}") from error
-    # Under a name of its own: the default one would be shared by all of the process.
+        raise ConfigurationError(
+            f"{service_account} is not a service account file: {error}"
+        ) from error
+    # Not the default app, which the whole process would share.
     app = firebase_admin.initialize_app(
         credential, {"httpTimeout": FCM_TIMEOUT}, name=f"penstock-{uuid.uuid4().hex}"
     )
@@ -98,5 +94,5 @@ def open_fcm(service_account: Path) -> FcmChannel:
 
 def _retry_after(error: Exception) -> float | None:
     response = getattr(error, "http_response", None)
-    said = response.headers.get("Retry-After", "") if response is not None else ""
-    return float(said) if str(said).isdecimal() else None
+    after = response.headers.get("Retry-After", "") if response is not None else ""
+    return float(after) if str(after).isdecimal() else None

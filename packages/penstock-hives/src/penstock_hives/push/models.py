@@ -1,4 +1,9 @@
-"""What is told, and what becomes of a push: values that senders and channels share."""
+"""Notifications, pushes, and the rules for when a user may be disturbed.
+
+Deals are *deferrable*: their push waits until the quiet hours end, and what is not pushed is still
+in the inbox. Occupancy is not: in quiet hours there is no push, and within the cool-down there is
+no notification at all.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +17,25 @@ from zoneinfo import ZoneInfo
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Something to tell somebody. The same key is told once."""
+    """A notification to a user, sent once per `key`."""
 
     user_id: int
     kind: str
     title: str
     body: str
     key: str
-    link: str = ""  #: where a tap leads, on the public page
+    link: str = ""  #: the target on the public page
     definition_id: int | None = None
     hive_id: int | None = None
     deal_id: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    expires_at: datetime | None = None  #: not worth pushing after this
-    push_at: datetime | None = None  #: when to push it to devices; None: it is for the inbox
-    silent: bool = False  #: for devices only: nobody is to find it unread
+    expires_at: datetime | None = None  #: not pushed after this
+    push_at: datetime | None = None  #: None: inbox only
+    silent: bool = False  #: for devices only: it is not unread in the inbox
 
 
 @dataclass(frozen=True, slots=True)
 class PushMessage:
-    """A note on its way to one device."""
-
     id: int
     notification_id: int
     channel: str
@@ -43,93 +46,87 @@ class PushMessage:
     body: str
     link: str
     data: Mapping[str, Any]
-    attempts: int  #: this one included
+    attempts: int  #: including this one
     expires_at: datetime | None
 
 
 class PushStatus(StrEnum):
     SENT = "sent"
-    GONE = "gone"  #: there is no such device any more: forget it
-    AGAIN = "again"  #: not now
-    REFUSED = "refused"  #: never
+    GONE = "gone"  #: the device does not exist any more
+    AGAIN = "again"  #: a temporary failure
+    REFUSED = "refused"  #: a permanent failure
 
 
 @dataclass(frozen=True, slots=True)
 class PushOutcome:
-    fate: PushStatus
+    status: PushStatus
     reason: str = ""
-    after: float | None = None  #: seconds, where the service has said when to come again
+    after: float | None = None  #: seconds, from Retry-After
 
 
 class PushChannel(Protocol):
-    """A way to reach devices. It never raises for what a device or its service does."""
+    """A way to reach devices. Errors of a device or service are outcomes, not exceptions."""
 
     async def send(self, push: PushMessage) -> PushOutcome: ...
 
     async def close(self) -> None: ...
 
 
-# When a person may be disturbed: cool-down, quiet hours, so many a day.
-#
-# Some news keep, such as a deal: they are as good in the morning, so in quiet hours their push
-# waits, and whatever is held back from devices still lies in the inbox. How full a place is does
-# not keep: in quiet hours there is no push, and within the cool-down it is the same news again and
-# told nowhere.
-
-#: Pushes to one person in one day of theirs.
+#: Pushes to a user in a local day.
 DAILY_CAP: Final = 20
 
 
 class NotificationVerdict(StrEnum):
     TELL = "tell"
-    COOLING = "cooling"  #: told a moment ago
-    QUIET = "quiet"  #: not at this hour
-    CAPPED = "capped"  #: enough for today
+    COOLING = "cooling"  #: within the cool-down
+    QUIET = "quiet"  #: in quiet hours
+    CAPPED = "capped"  #: the daily cap is reached
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationPreferences:
-    """What a definition and its owner say about being disturbed."""
-
     zone: str = "UTC"
     cooldown: float = 0.0  #: seconds
     quiet: tuple[time, time] | None = None
     push: bool = True
-    last_told: datetime | None = None
-    told_today: int = 0
+    last_notified: datetime | None = None
+    notified_today: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationDecision:
     verdict: NotificationVerdict
     inbox: bool
-    push_at: datetime | None = None  #: None: not to devices
+    push_at: datetime | None = None  #: None: no push
 
 
 def decide(
-    habits: NotificationPreferences, now: datetime, *, keeps: bool, cap: int = DAILY_CAP
+    preferences: NotificationPreferences,
+    now: datetime,
+    *,
+    deferrable: bool,
+    cap: int = DAILY_CAP,
 ) -> NotificationDecision:
-    """Whether, and when. What keeps is as good in the morning."""
-    if habits.last_told is not None:
-        again = habits.last_told + timedelta(seconds=habits.cooldown)
+    if preferences.last_notified is not None:
+        again = preferences.last_notified + timedelta(seconds=preferences.cooldown)
         if now < again:
-            return NotificationDecision(NotificationVerdict.COOLING, keeps)
-    if not habits.push:
+            return NotificationDecision(NotificationVerdict.COOLING, deferrable)
+    if not preferences.push:
         return NotificationDecision(NotificationVerdict.TELL, True)
-    if habits.told_today >= cap:
+    if preferences.notified_today >= cap:
         return NotificationDecision(NotificationVerdict.CAPPED, True)
-    end = quiet_until(habits, now)
+    end = quiet_until(preferences, now)
     if end is not None:
-        return NotificationDecision(NotificationVerdict.QUIET, True, end if keeps else None)
+        return NotificationDecision(NotificationVerdict.QUIET, True, end if deferrable else None)
     return NotificationDecision(NotificationVerdict.TELL, True, now)
 
 
-def quiet_until(habits: NotificationPreferences, now: datetime) -> datetime | None:
-    """The end of the quiet hours it is in; None, if it is in none."""
-    if habits.quiet is None:
+def quiet_until(preferences: NotificationPreferences, now: datetime) -> datetime | None:
+    """The end of the current quiet hours; None outside of them."""
+    if preferences.quiet is None:
         return None
-    begins, ends = habits.quiet
-    zone = ZoneInfo(habits.zone)
+    begins, ends = preferences.quiet
+    zone = ZoneInfo(preferences.zone)
     local = now.astimezone(zone)
     clock = local.time()
     if begins <= ends:
@@ -141,9 +138,3 @@ def quiet_until(habits: NotificationPreferences, now: datetime) -> datetime | No
     if not inside:
         return None
     return datetime.combine(day, ends, zone).astimezone(UTC)
-
-
-def start_of_day(zone: str, now: datetime) -> datetime:
-    """The last midnight by somebody's own clock."""
-    local = now.astimezone(ZoneInfo(zone))
-    return datetime.combine(local.date(), time(), local.tzinfo).astimezone(UTC)

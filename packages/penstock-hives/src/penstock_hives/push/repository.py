@@ -1,9 +1,8 @@
-"""The outbox: notes and their pushes, as rows.
+"""The outbox: notifications and their pushes in SQL.
 
-`put` is called within the transaction of what brought a note about, so one is there exactly if the
-other is; a note whose key has been told is passed over. Pushes are taken on a lease: who takes one
-has two minutes to say what became of it, then it is due again. A sender that dies loses nothing,
-and none holds a transaction open while it waits for another's server.
+`add` runs in the transaction of the event that causes the notification, so both commit or neither.
+A notification with a known idempotency key is ignored. Senders lease pushes for two minutes; a
+push whose sender crashed is due again after that. No transaction is open while a push is sent.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from penstock_hives.database import Connection
 from penstock_hives.push.models import Notification, PushMessage
 
 LEASE: Final = timedelta(minutes=2)
-#: Notes in one statement; more would hold locks for long.
+#: Notifications in one statement.
 CHUNK: Final = 2000
 
-_PUT: Final = """
+_ADD: Final = """
     WITH given AS (
         SELECT * FROM jsonb_to_recordset(%s::jsonb) AS given (
             user_id bigint, definition_id bigint, kind text, hive_id bigint, deal_id bigint,
@@ -44,7 +43,7 @@ _PUT: Final = """
     )
     SELECT (SELECT count(*) FROM added) AS notes, (SELECT count(*) FROM pushed) AS pushes
 """
-_TAKE: Final = """
+_LEASE: Final = """
     WITH due AS (
         SELECT id FROM notification_delivery
         WHERE state = 'pending' AND next_at <= %(now)s AND channel = ANY(%(channels)s)
@@ -62,7 +61,7 @@ _TAKE: Final = """
     JOIN notification note ON note.id = taken.notification_id
     JOIN push_endpoint endpoint ON endpoint.id = taken.endpoint_id
 """
-_SETTLE: Final = """
+_COMPLETE: Final = """
     UPDATE notification_delivery
     SET state = %(state)s, error = %(error)s, next_at = coalesce(%(next_at)s, next_at),
         sent_at = CASE WHEN %(state)s::text = 'sent' THEN %(now)s END
@@ -72,7 +71,7 @@ _USED: Final = """
     UPDATE push_endpoint SET failures = 0, last_used_at = %s WHERE id = %s
 """
 _FAILED: Final = "UPDATE push_endpoint SET failures = failures + 1 WHERE id = %s"
-_FORGET: Final = "DELETE FROM push_endpoint WHERE id = %s"
+_DELETE_ENDPOINT: Final = "DELETE FROM push_endpoint WHERE id = %s"
 _SWEEP: Final = """
     DELETE FROM notification WHERE id IN (
         SELECT id FROM notification WHERE created_at < %s
@@ -85,13 +84,11 @@ _NEXT: Final = """
 
 
 class Outbox:
-    """Over a connection, in whatever transaction it is in."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def put(self, notes: Sequence[Notification]) -> int:
-        """How many of them were new. Of several with one key the first counts."""
+    async def add(self, notes: Sequence[Notification]) -> int:
+        """The number of new ones. Of several with one key the first is added."""
         added = 0
         first: dict[str, Notification] = {}
         for note in notes:
@@ -99,18 +96,18 @@ class Outbox:
         once = list(first.values())
         for start in range(0, len(once), CHUNK):
             given = json.dumps([_document(each) for each in once[start : start + CHUNK]])
-            row = await (await self._connection.execute(_PUT, (given,))).fetchone()
+            row = await (await self._connection.execute(_ADD, (given,))).fetchone()
             assert row is not None
             added += row["notes"]
         return added
 
-    async def take(self, channels: Sequence[str], now: datetime, limit: int) -> list[PushMessage]:
-        """Pushes that are due, ours for a while."""
+    async def lease(self, channels: Sequence[str], now: datetime, limit: int) -> list[PushMessage]:
+        """Due pushes, leased to the caller."""
         wanted = {"now": now, "until": now + LEASE, "channels": list(channels), "limit": limit}
-        rows = await (await self._connection.execute(_TAKE, wanted)).fetchall()
+        rows = await (await self._connection.execute(_LEASE, wanted)).fetchall()
         return [PushMessage(**row) for row in rows]
 
-    async def settle(
+    async def complete(
         self,
         push: PushMessage,
         state: str,
@@ -119,7 +116,7 @@ class Outbox:
         again: datetime | None = None,
     ) -> None:
         facts = {"id": push.id, "state": state, "now": now, "error": error, "next_at": again}
-        await self._connection.execute(_SETTLE, facts)
+        await self._connection.execute(_COMPLETE, facts)
 
     async def used(self, endpoint: int, now: datetime) -> None:
         await self._connection.execute(_USED, (now, endpoint))
@@ -127,12 +124,12 @@ class Outbox:
     async def failed(self, endpoint: int) -> None:
         await self._connection.execute(_FAILED, (endpoint,))
 
-    async def forget(self, endpoint: int) -> None:
-        """A device that is gone, with all that was on its way to it."""
-        await self._connection.execute(_FORGET, (endpoint,))
+    async def delete_endpoint(self, endpoint: int) -> None:
+        """A device and its pending pushes."""
+        await self._connection.execute(_DELETE_ENDPOINT, (endpoint,))
 
     async def sweep(self, before: datetime) -> int:
-        """Notes of before then, with what became of their pushes; so many at a time. How many."""
+        """Delete one batch of notifications created before then; returns their number."""
         return (await self._connection.execute(_SWEEP, (before, CHUNK))).rowcount
 
     async def next_due(self, channels: Sequence[str]) -> datetime | None:

@@ -1,9 +1,8 @@
-"""Sends what is due, again what failed, and forgets devices that are gone.
+"""Sends due pushes from the outbox, retries failed ones and removes devices that are gone.
 
-It wakes when a push is put in the outbox, when one is due, and twice a minute in any case. Any
-number of senders may run: each takes different pushes. What a service refuses for now is tried
-again with pauses that double, from five seconds to an hour, until it is no longer worth it. Notes
-are kept for ninety days, read or not; once an hour those that are older are deleted.
+The sender wakes up when a push is added, when one is due, and twice a minute. Any number of senders
+may run; each leases different pushes. Temporary failures are retried with backoff, from five
+seconds to an hour. Once an hour notifications older than ninety days are deleted.
 """
 
 from __future__ import annotations
@@ -15,20 +14,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from penstock.core.logs import get_logger
-from penstock.core.retry import is_transient
+from penstock.core.retry import RetryPolicy, is_transient
 from penstock_hives.database import DatabasePool
 from penstock_hives.push.models import PushChannel, PushMessage, PushOutcome, PushStatus
 from penstock_hives.push.repository import Outbox
 
 log = get_logger(__name__)
 
-#: Pushes on their way at a time; a slow service holds up no more than these.
+#: Pushes in flight.
 MAX_CONCURRENT: Final = 32
 MAX_ATTEMPTS: Final = 8
-FIRST_PAUSE: Final = 5.0
-LONGEST_PAUSE: Final = 3600.0
+RETRY: Final = RetryPolicy(first=5.0, longest=3600.0, jitter=0.0)
 POLL_SECONDS: Final = 30.0
-#: How long a note is kept, in the inbox too.
+#: Of notifications, read or not.
 RETENTION: Final = timedelta(days=90)
 SWEEP_EVERY: Final = timedelta(hours=1)
 
@@ -42,8 +40,6 @@ class SenderStats:
 
 
 class PushSender:
-    """Sends through channels, by their names."""
-
     def __init__(
         self,
         pool: DatabasePool,
@@ -54,15 +50,13 @@ class PushSender:
         self._pool = pool
         self._channels = dict(channels)
         self._clock = clock
-        self._woken = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._swept: datetime | None = None
 
     def wake(self) -> None:
-        """There is something new in the outbox."""
-        self._woken.set()
+        self._wake_up.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
         while True:
             try:
                 while await self.send_due():
@@ -72,23 +66,25 @@ class PushSender:
             except Exception as error:
                 if not is_transient(error):
                     raise
-                log.warning("outbox out of reach", reason=str(error))
-                pause = FIRST_PAUSE
+                log.warning("outbox unavailable", reason=str(error))
+                pause = RETRY.first
             try:
-                await asyncio.wait_for(self._woken.wait(), pause)
+                await asyncio.wait_for(self._wake_up.wait(), pause)
             except TimeoutError:
                 continue
-            self._woken.clear()
+            self._wake_up.clear()
 
     async def send_due(self) -> int:
-        """One round: what is due now, so many at a time. How many there were."""
+        """Send one batch of due pushes; returns their number."""
         async with self._pool.transaction() as connection:
-            due = await Outbox(connection).take(list(self._channels), self._clock(), MAX_CONCURRENT)
+            due = await Outbox(connection).lease(
+                list(self._channels), self._clock(), MAX_CONCURRENT
+            )
         await asyncio.gather(*map(self._send, due))
         return len(due)
 
     async def sweep(self) -> int:
-        """Delete notes that are too old; how many there were."""
+        """Delete old notifications; returns their number."""
         gone, before = 0, self._clock() - RETENTION
         while True:
             async with self._pool.transaction() as connection:
@@ -104,40 +100,40 @@ class PushSender:
     async def _send(self, push: PushMessage) -> None:
         now = self._clock()
         if push.expires_at is not None and push.expires_at <= now:
-            outcome = PushOutcome(PushStatus.REFUSED, "it is no longer worth telling")
+            outcome = PushOutcome(PushStatus.REFUSED, "expired")
         else:
             outcome = await self._channels[push.channel].send(push)
         async with self._pool.transaction() as connection:
-            await self._settle(Outbox(connection), push, outcome)
+            await self._complete(Outbox(connection), push, outcome)
 
-    async def _settle(self, outbox: Outbox, push: PushMessage, outcome: PushOutcome) -> None:
+    async def _complete(self, outbox: Outbox, push: PushMessage, outcome: PushOutcome) -> None:
         now = self._clock()
-        match outcome.fate:
+        match outcome.status:
             case PushStatus.SENT:
                 self.figures.sent += 1
-                await outbox.settle(push, "sent", now)
+                await outbox.complete(push, "sent", now)
                 await outbox.used(push.endpoint_id, now)
             case PushStatus.GONE:
                 self.figures.gone += 1
-                log.info("device gone", endpoint=push.endpoint_id, reason=outcome.reason)
-                await outbox.forget(push.endpoint_id)
+                log.info("push device removed", endpoint=push.endpoint_id, reason=outcome.reason)
+                await outbox.delete_endpoint(push.endpoint_id)
             case PushStatus.AGAIN if push.attempts < MAX_ATTEMPTS:
                 self.figures.again += 1
-                again = now + timedelta(seconds=outcome.after or retry_delay(push.attempts))
-                await outbox.settle(push, "pending", now, outcome.reason, again)
+                again = now + timedelta(seconds=outcome.after or RETRY.delay(push.attempts))
+                await outbox.complete(push, "pending", now, outcome.reason, again)
                 await outbox.failed(push.endpoint_id)
             case _:
                 self.figures.refused += 1
-                log.warning("push given up", push=push.id, reason=outcome.reason)
+                log.warning("push failed", push=push.id, reason=outcome.reason)
                 expired = push.expires_at is not None and push.expires_at <= now
-                await outbox.settle(push, "dropped" if expired else "failed", now, outcome.reason)
+                await outbox.complete(push, "dropped" if expired else "failed", now, outcome.reason)
 
     async def _sweep_hourly(self) -> None:
         now = self._clock()
         if self._swept is None or now - self._swept >= SWEEP_EVERY:
             self._swept = now
             if gone := await self.sweep():
-                log.info("old notes deleted", notes=gone)
+                log.info("notifications expired", notifications=gone)
 
     async def _pause(self) -> float:
         async with self._pool.reading() as connection:
@@ -145,8 +141,3 @@ class PushSender:
         if due is None:
             return POLL_SECONDS
         return min(max((due - self._clock()).total_seconds(), 0.05), POLL_SECONDS)
-
-
-def retry_delay(attempts: int) -> float:
-    """Seconds to wait after so many attempts."""
-    return float(min(FIRST_PAUSE * 2 ** (attempts - 1), LONGEST_PAUSE))

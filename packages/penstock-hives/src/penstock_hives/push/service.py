@@ -1,4 +1,4 @@
-"""A person's own devices, and what they have been told."""
+"""Push devices and the inbox of a user."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 
 from penstock.core.errors import NotFound
 from penstock_hives.database import DatabasePool
-from penstock_hives.errors import FieldError, InvalidRequest, RequestConflict
-from penstock_hives.pagination import CursorPage, decode_cursor, paginate
+from penstock_hives.errors import RequestConflict, invalid_field
+from penstock_hives.pagination import CursorPage, decode_id, paginate
 from penstock_hives.people.permissions import Caller
 from penstock_hives.push.webpush import SERVICES, check_endpoint, check_keys
 
-#: More would be a mistake of an app's, and every note goes to all of them.
+#: Of one user.
 MAX_DEVICES: Final = 20
 
 _ADD: Final = """
@@ -38,7 +38,7 @@ _INBOX: Final = """
 
 @dataclass(frozen=True, slots=True)
 class PushDevice:
-    """A device or browser that is told; its address is its own affair."""
+    """A registered device or browser, without its address."""
 
     id: int
     kind: str
@@ -83,21 +83,19 @@ class InboxService:
         keys: Mapping[str, str],
         locale: str,
     ) -> PushDevice:
-        """A device that is registered again, by whoever holds it now, changes hands."""
+        """A device that is registered again belongs to the new user."""
         if kind == "webpush":
             check_endpoint(address, self._services, local=self._local)
-            kept = await asyncio.to_thread(check_keys, keys)
+            stored = await asyncio.to_thread(check_keys, keys)
         else:
             if not address.isascii() or not address.isprintable() or " " in address:
-                raise InvalidRequest(
-                    "no such device", [FieldError("address", "is a token of Firebase's")]
-                )
-            kept = {"by": "fid"} if keys.get("by") == "fid" else {}
+                raise invalid_field("address", "must be a Firebase token")
+            stored = {"by": "fid"} if keys.get("by") == "fid" else {}
         given = {
             "user": caller.known,
             "kind": kind,
             "address": address,
-            "keys": json.dumps(kept),
+            "keys": json.dumps(stored),
             "locale": locale,
         }
         async with self._pool.transaction() as connection:
@@ -123,19 +121,18 @@ class InboxService:
         )
         return [PushDevice(**row) for row in rows]
 
-    async def forget(self, caller: Caller, device: int) -> None:
+    async def remove_device(self, caller: Caller, device: int) -> None:
         statement = "DELETE FROM push_endpoint WHERE id = %s AND user_id = %s"
         if not await self._pool.execute(statement, (device, caller.known)):
-            raise NotFound(f"you have no device {device}")
+            raise NotFound(f"device {device} not found")
 
-    async def inbox(
+    async def notifications(
         self, caller: Caller, cursor: str | None, limit: int, *, unread: bool = False
     ) -> CursorPage[InboxNotification]:
         """The newest first."""
-        before = decode_cursor(cursor, int) or [None]
         given = {
             "user": caller.known,
-            "before": before[0],
+            "before": decode_id(cursor),
             "unread": unread,
             "limit": limit + 1,
         }
@@ -147,7 +144,7 @@ class InboxService:
             UPDATE notification SET read_at = coalesce(read_at, %s) WHERE id = %s AND user_id = %s
         """
         if not await self._pool.execute(statement, (self._clock(), note, caller.known)):
-            raise NotFound(f"you have no note {note}")
+            raise NotFound(f"notification {note} not found")
 
     async def read_all(self, caller: Caller) -> None:
         statement = "UPDATE notification SET read_at = %s WHERE user_id = %s AND read_at IS NULL"

@@ -1,4 +1,4 @@
-"""Through which channels an installation reaches devices."""
+"""Settings of pushes, and the channels of an installation."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from penstock_hives.push.fcm import open_fcm
 from penstock_hives.push.models import DAILY_CAP, PushChannel, PushMessage, PushOutcome, PushStatus
 from penstock_hives.push.webpush import SERVICES, VapidSigner, WebPushChannel, open_vapid_key
 
+log = get_logger(__name__)
+
 
 class PushSettings(BaseSettings):
     """From the environment as `PENSTOCK_HIVES_PUSH_SERVICE_ACCOUNT`, or given by name."""
@@ -26,21 +28,21 @@ class PushSettings(BaseSettings):
     )
 
     service_account: Path | None = None
-    """The credentials of a Firebase project; without them what is for phones goes to the log."""
+    """The credentials of a Firebase project; without them pushes to phones are logged only."""
     vapid_key: Path = Field(default_factory=lambda: data_home() / "hives" / "vapid.pem")
-    """The key browsers' services know us by; made when it is not there."""
+    """The VAPID key file; created if it is missing."""
     contact: str = Field(default="mailto:operator@localhost", pattern="^(mailto:|https://)")
-    """Whom push services may write to about what we send."""
+    """The contact given to push services."""
     services: tuple[str, ...] = SERVICES
-    """Hosts of browsers' push services, and all below them."""
+    """Hosts of push services of browsers, with their subdomains."""
     local: bool = False
-    """Whether browsers may have a push service on this machine; never in production."""
+    """Whether push services on loopback addresses are accepted; never in production."""
     daily_cap: int = Field(default=DAILY_CAP, ge=0)
-    """The most pushes to one person in one day of theirs."""
+    """The maximum number of pushes to a user in a local day."""
 
     @classmethod
     def beside(cls, folder: Path) -> Self:
-        """From the environment; a key that is not named there is in this folder."""
+        """From the environment; the default key file is in this folder."""
         settings = cls()
         if "vapid_key" in settings.model_fields_set:
             return settings
@@ -52,7 +54,7 @@ def open_vapid(settings: PushSettings) -> VapidSigner:
 
 
 def open_channels(settings: PushSettings, *, production: bool) -> dict[str, PushChannel]:
-    """By the kinds of devices they reach. In production what cannot be sent waits."""
+    """Channels by kind of device. In production, pushes without a channel stay pending."""
     channels: dict[str, PushChannel] = {"webpush": WebPushChannel(open_vapid(settings))}
     if settings.service_account is not None:
         channels["fcm"] = open_fcm(settings.service_account)
@@ -61,12 +63,9 @@ def open_channels(settings: PushSettings, *, production: bool) -> dict[str, Push
     return channels
 
 
-# Pushes on a machine for development: a line in the log in place of a message to a phone.
-
-log = get_logger(__name__)
-
-
 class LogChannel:
+    """For development: logs pushes instead of sending them."""
+
     async def send(self, push: PushMessage) -> PushOutcome:
         log.info("push", channel=push.channel, title=push.title, body=push.body, link=push.link)
         return PushOutcome(PushStatus.SENT)

@@ -15,12 +15,12 @@ from penstock_hives.web.context import DashboardContext
 from penstock_store.dashboard.pages import PageRequest
 
 
-async def draw_sensors(office: DashboardContext, visit: PageRequest) -> None:
+async def draw_sensors(context: DashboardContext, visit: PageRequest) -> None:
     ui.add_head_html(components.STYLES)
-    desk = await office.desk(visit)
+    view = await context.account_view(visit)
     with ui.element("div").classes("h-head"):
-        components.choose_account(desk, "/hives/sensors")
-    found = await office.services.sensors.of_account(desk.caller, desk.account.id, None, 200)
+        components.choose_account(view, "/hives/sensors")
+    found = await context.services.sensors.of_account(view.caller, view.account.id, None, 200)
     counted = Counter(sensor.health for sensor in found.items)
     with components.figures():
         components.figure(f"{counted['good']:,}", "sending data")
@@ -28,8 +28,8 @@ async def draw_sensors(office: DashboardContext, visit: PageRequest) -> None:
         components.figure(f"{counted['never']:,}", "no data yet")
         components.figure(f"{counted['off']:,}", "switched off")
     with components.card("Sensors"):
-        hives = {hive.id: hive for hive in desk.hives}
-        draw_sensor_health(found.items, hives, office.resources.clock())
+        hives = {hive.id: hive for hive in view.hives}
+        draw_sensor_health(found.items, hives, context.resources.clock())
 
 
 def draw_sensor_health(

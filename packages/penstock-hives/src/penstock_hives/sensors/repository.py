@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from penstock_hives import database
-from penstock_hives.database import Connection
+from penstock_hives.database import Connection, insert_row, update_row
 from penstock_hives.sensors.models import (
     CommandState,
     NetworkConfig,
@@ -94,17 +93,10 @@ class SensorRepository:
         return [_sensor(row) async for row in await self._connection.execute(statement, given)]
 
     async def add(self, values: Mapping[str, Any]) -> int:
-        sent = database.sent(values)
-        row = await (
-            await self._connection.execute(database.insert("sensor", sent), sent)
-        ).fetchone()
-        assert row is not None
-        return int(row["id"])
+        return await insert_row(self._connection, "sensor", values)
 
     async def change(self, sensor: int, values: Mapping[str, Any]) -> None:
-        if values:
-            sent = database.sent(values)
-            await self._connection.execute(database.update("sensor", sent, sensor), sent)
+        await update_row(self._connection, "sensor", sensor, values)
 
     async def set_network(self, sensor: int, network: NetworkConfig) -> None:
         """Each sensor has a network configuration of its own."""
@@ -116,14 +108,10 @@ class SensorRepository:
         ).fetchone()
         assert row is not None
         if row["current"] is not None:
-            statement = database.update("sensor_network_config", values, row["current"])
-            await self._connection.execute(statement, values)
+            await update_row(self._connection, "sensor_network_config", row["current"], values)
             return
-        made = await (
-            await self._connection.execute(database.insert("sensor_network_config", values), values)
-        ).fetchone()
-        assert made is not None
-        await self.change(sensor, {"network_config_id": made["id"]})
+        made = await insert_row(self._connection, "sensor_network_config", values)
+        await self.change(sensor, {"network_config_id": made})
 
     async def set_modem(self, sensor: int, modem: SensorModem) -> None:
         statement = """
@@ -187,8 +175,7 @@ class SensorRepository:
         )
         for each in wanted:
             values = {**each, "sensor_id": sensor}
-            statement = database.insert("sensor_report_schedule", values)
-            await self._connection.execute(statement, values)
+            await insert_row(self._connection, "sensor_report_schedule", values)
 
     async def scheduled(self, now: datetime) -> list[tuple[int, int]]:
         """Sensors whose schedule demands another interval now, and that interval."""

@@ -252,7 +252,7 @@ class SensorCommandService:
             found,
         ):
             config = await SensorRepository(connection).configure(sensor, _merged(found, wanted))
-        await self._pool.afterwards(lambda: self._deliver(found, config))
+        await self._pool.after_commit(lambda: self._deliver(found, config))
         return (await self.of(caller, sensor, 1))[0]
 
     async def of(self, caller: Caller, sensor: int, limit: int) -> list[SensorCommand]:

@@ -1,10 +1,9 @@
-"""The site of one worker, put together: pages, fast path, live figures, pictures, the API.
+"""The ASGI application of one worker: pages, public reads, live occupancy, images and the API.
 
     async with application(options, draining) as site: ...
 
-What is owned is a tree: tasks end before what they use is closed, in the reverse of the order here.
-Nothing needs the database, the cache or the broker to be there when it is opened: each is found
-when it is back, and until then the site answers with what it has.
+Tasks end before the resources they use are closed. Database, cache and broker need not be available
+at the start: they are connected when they are, and until then the site serves what it has.
 """
 
 from __future__ import annotations
@@ -30,14 +29,13 @@ from penstock_hives.database import DatabasePool
 from penstock_hives.identity.service import open_identity
 from penstock_hives.identity.settings import IdentitySettings
 from penstock_hives.live.change_feed import ChangeFeed
-from penstock_hives.live.endpoints import LIVE_PATH as LIVE
-from penstock_hives.live.endpoints import live_endpoint
+from penstock_hives.live.endpoints import LIVE_PATH, live_endpoint
 from penstock_hives.live.subscriber import LatencyTracker, OccupancySubscriber
 from penstock_hives.places.service import HiveService
-from penstock_hives.public import images as pictures
-from penstock_hives.public.page import INDEX, static_files
-from penstock_hives.public.page import read_files as read_page
-from penstock_hives.public.reader import MAX_LIMIT, ROOT, PublicReader, public_endpoint
+from penstock_hives.public.images import PREFIX as IMAGES_PATH
+from penstock_hives.public.images import image_endpoint
+from penstock_hives.public.page import INDEX, read_files, static_files
+from penstock_hives.public.reader import ROOT, PublicReader, public_endpoint
 from penstock_hives.public.snapshot import LiveFallback, PublicSnapshot, SnapshotRefresher
 from penstock_hives.public.view import PublicView
 from penstock_hives.resources import Resources, open_resources
@@ -56,8 +54,10 @@ from penstock_hives.settings import HivesSettings
 
 log = get_logger(__name__)
 
-#: Which of the database's advisory locks is for making editions.
+#: The advisory lock for the creation of snapshots.
 _LOCK: Final = 0x68697673
+#: Popular hives in a snapshot, for each period and measure.
+_MAX_POPULAR: Final = 100
 HEALTH: Final = "/health"
 
 
@@ -72,102 +72,86 @@ async def application(
     except ValidationError as error:
         raise ConfigurationError(str(error)) from error
     async with AsyncExitStack() as stack:
-        vouching = open_identity(identity, production=settings.production, environment=os.environ)
-        identify = await stack.enter_async_context(vouching)
-        bulletin = ChangeFeed()
-        window = PublicView(bulletin.tell, bulletin.forget)
-        answers = PublicReader(window)
+        identify = await stack.enter_async_context(
+            open_identity(identity, production=settings.production, environment=os.environ)
+        )
+        feed = ChangeFeed()
+        view = PublicView(feed.publish, feed.remove)
+        reader = PublicReader(view)
         resources = await stack.enter_async_context(
-            open_resources(settings, identify, public=answers)
+            open_resources(settings, identify, public=reader)
         )
         disk = await stack.enter_async_context(DiskCache(given.pictures))
         api = create_app(resources)
         await stack.enter_async_context(api.router.lifespan_context(api))
-        delays = LatencyTracker(resources.clock)
+        latency = LatencyTracker(resources.clock)
 
-        def heard(document: Mapping[str, Any]) -> None:
-            delays.note(document)
-            window.heard(document)
+        def on_occupancy(document: Mapping[str, Any]) -> None:
+            latency.record(document)
+            view.apply_live(document)
 
-        feed = OccupancySubscriber(given.brokers, heard)
-        bulletin.open()
-        stack.callback(bulletin.close)
-        for chore in _chores(given, resources, window, feed, bulletin, draining):
-            await stack.enter_async_context(_running(chore))
-        health = _health(window, feed, delays)
-        site = _site(given, resources, window, answers, api, bulletin, disk, health)
-        # Live figures are for pages of all sites.
+        subscriber = OccupancySubscriber(given.brokers, on_occupancy)
+        feed.open()
+        stack.callback(feed.close)
+        for work in _background_work(given, resources, view, subscriber, feed, draining):
+            await stack.enter_async_context(_background_task(work))
+        health = _health(view, subscriber, latency)
+        images = image_endpoint(view.image, resources.services.images.content, disk, api)
+        limited = LocationRouter([Location("/", api, max_requests=given.api_requests)], {})
+        site = LocationRouter(
+            [
+                Location(LIVE_PATH, live_endpoint(feed), unwrapped=True),
+                Location(IMAGES_PATH, images, unwrapped=True),
+                Location(ROOT, public_endpoint(reader, limited), unwrapped=True),
+                Location(HEALTH, health, unwrapped=True),
+                Location("/", static_files(read_files()), unwrapped=True),
+            ],
+            {"/": INDEX, "/favicon.ico": "/icon.svg"},
+        )
+        # Pages of all origins may read live occupancy.
         policy = HostPolicy(given.hosts, [ANY_HOST], setting="hosts in [site]")
         yield HostPolicyMiddleware(site, policy)
 
 
-def _site(
+def _background_work(
     given: SiteSettings,
     resources: Resources,
-    window: PublicView,
-    answers: PublicReader,
-    api: AsgiApplication,
-    bulletin: ChangeFeed,
-    disk: DiskCache,
-    health: AsgiApplication,
-) -> LocationRouter:
-    images = pictures.image_endpoint(window.image, resources.services.images.content, disk, api)
-    guarded = LocationRouter([Location("/", api, most=given.api_requests)], {})
-    return LocationRouter(
-        [
-            Location(LIVE, live_endpoint(bulletin), quick=True),
-            Location(pictures.PREFIX, images, quick=True),
-            Location(ROOT, public_endpoint(answers, guarded), quick=True),
-            Location(HEALTH, health, quick=True),
-            Location("/", static_files(read_page()), quick=True),
-        ],
-        {"/": INDEX, "/favicon.ico": "/icon.svg"},
-    )
-
-
-def _chores(
-    given: SiteSettings,
-    resources: Resources,
-    window: PublicView,
-    feed: OccupancySubscriber,
-    bulletin: ChangeFeed,
+    view: PublicView,
+    subscriber: OccupancySubscriber,
+    feed: ChangeFeed,
     draining: asyncio.Event,
 ) -> list[Coroutine[Any, Any, None]]:
     @asynccontextmanager
-    async def alone() -> AsyncIterator[None]:
+    async def lock() -> AsyncIterator[None]:
         async with resources.pool.transaction() as connection:
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             yield
 
     async def end_streams() -> None:
         await draining.wait()
-        bulletin.close()
+        feed.close()
 
     settings = resources.settings
     shared = None if settings.cache is None else resources.cache
     refresher = SnapshotRefresher(
-        window.show,
-        lambda: asyncio.to_thread(_edition, settings, resources.clock),
-        alone,
+        view.replace_snapshot,
+        lambda: asyncio.to_thread(_read_snapshot, settings, resources.clock),
+        lock,
         shared,
         resources.clock,
         every=given.refresh,
         retry=given.retry,
     )
-    catching = LiveFallback(
-        *(resources.cache, lambda: window.hives, window.heard, feed.listening.is_set),
+    fallback = LiveFallback(
+        *(resources.cache, lambda: view.hives, view.apply_live, subscriber.subscribed.is_set),
         every=given.catch_up,
     )
-    periodic_tasks = [refresher.run(), catching.run(), end_streams()]
-    return [*periodic_tasks, feed.run()] if given.brokers else periodic_tasks
+    work = [refresher.run(), fallback.run(), end_streams()]
+    return [*work, subscriber.run()] if given.brokers else work
 
 
-def _edition(settings: HivesSettings, clock: Callable[[], datetime]) -> PublicSnapshot:
-    """All the public may see, read in a thread with a loop of its own.
-
-    There may be thousands of hives, and to make values of their rows takes a while in which the
-    worker's own loop is to go on.
-    """
+def _read_snapshot(settings: HivesSettings, clock: Callable[[], datetime]) -> PublicSnapshot:
+    """Runs in a thread with its own event loop: decoding thousands of hives takes a while."""
 
     async def read() -> PublicSnapshot:
         wait, longest = settings.pool_wait, settings.statement_seconds
@@ -178,7 +162,7 @@ def _edition(settings: HivesSettings, clock: Callable[[], datetime]) -> PublicSn
                 each
                 for days in PopularityDays
                 for by in PopularityMeasure
-                for each in await found.popular(days, by, MAX_LIMIT)
+                for each in await found.popular(days, by, _MAX_POPULAR)
             }
             ranked = sorted(popular, key=lambda each: (each.window_days, each.rank))
             return PublicSnapshot(snapshot, tuple(await plans.plans()), tuple(ranked))
@@ -187,10 +171,10 @@ def _edition(settings: HivesSettings, clock: Callable[[], datetime]) -> PublicSn
 
 
 @asynccontextmanager
-async def _running(chore: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """A task for the length of the block. One that fails is a mistake of ours, and is told."""
-    task = asyncio.create_task(chore)
-    task.add_done_callback(_told)
+async def _background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """A task for the length of the block; a failure is logged."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_log_failure)
     try:
         yield
     finally:
@@ -198,30 +182,30 @@ async def _running(chore: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.wait({task})
 
 
-def _told(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a chore has failed", exc_info=error)
+        log.error("background task failed", exc_info=error)
 
 
 def _health(
-    window: PublicView, feed: OccupancySubscriber, delays: LatencyTracker
+    view: PublicView, subscriber: OccupancySubscriber, latency: LatencyTracker
 ) -> AsgiApplication:
-    """For whoever balances load: 200 while there is something to show."""
+    """For load balancers: 200 once there is a snapshot."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        shows = window.shows
-        told = {
-            "edition": shows,
-            "live": feed.listening.is_set(),
-            "figures": feed.figures,
-            "delay_s": delays.summary(),
+        ready = view.has_snapshot
+        health = {
+            "edition": ready,
+            "live": subscriber.subscribed.is_set(),
+            "figures": subscriber.figures,
+            "delay_s": latency.summary(),
         }
-        body = json.dumps(told, separators=(",", ":")).encode()
+        body = json.dumps(health, separators=(",", ":")).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             (b"cache-control", b"no-store"),
         ]
-        await send_response(send, 200 if shows else 503, headers, body)
+        await send_response(send, 200 if ready else 503, headers, body)
 
     return application

@@ -1,14 +1,10 @@
-"""An ASGI application on a listening socket: accepting, and the end of it, in order.
+"""An ASGI server on a listening socket, with uvicorn's HTTP protocol and a drain:
 
-uvicorn's protocol reads requests and writes responses; what is here is the part of a server around
-it that a drain needs to have in hand:
-
-1. nobody new is accepted. The socket itself stays open elsewhere, so whoever waits in its queue is
-   answered by another worker, and nobody is turned away;
-2. `draining` is set: responses say `Connection: close`, streams end and their clients come back;
-3. idle connections stay for a moment (`linger`). A client that reuses one meanwhile gets its answer
-   and the word to go; one closed under its hands would have lost a request;
-4. then idle ones are closed, requests at hand have until the deadline, and the rest is cancelled.
+1. The server accepts no more connections. The socket stays open in the master, so queued
+   connections go to another worker.
+2. `draining` is set: responses have `Connection: close`, and streams end.
+3. Idle connections stay open for `linger` seconds, so that a request in flight is not lost.
+4. Then idle connections are closed; running requests have `drain` seconds and are cancelled after.
 """
 
 from __future__ import annotations
@@ -28,14 +24,12 @@ from penstock_store.http.timeouts import RequestTimeouts, TimeoutHttpProtocol
 
 log = get_logger(__name__)
 
-#: How often the end of connections is looked for: uvicorn tells nobody.
-_LOOK_SECONDS: Final = 0.05
+#: uvicorn has no event for closed connections.
+_POLL_SECONDS: Final = 0.05
 _CLOSE: Final = (b"connection", b"close")
 
 
 class AsgiServer:
-    """One application, one socket, one loop."""
-
     def __init__(
         self, application: AsgiApplication, settings: EngineSettings, draining: asyncio.Event
     ) -> None:
@@ -53,7 +47,7 @@ class AsgiServer:
             proxy_headers=False,
             limit_concurrency=settings.connections,
             timeout_keep_alive=max(1, round(settings.keep_alive)),
-            # Figures are small: compressing each costs more memory a connection than it saves.
+            # Messages are small: compression would cost memory per connection.
             ws_per_message_deflate=False,
             ws_max_size=64 * 1024,
         )
@@ -68,14 +62,14 @@ class AsgiServer:
 
     @property
     def requests(self) -> int:
-        """All that were answered so far."""
+        """The total so far."""
         return self._state.total_requests
 
     async def start(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         given = self._settings
         timeouts = RequestTimeouts(given.header_timeout, given.body_timeout, given.body_rate)
-        self._clock = asyncio.create_task(self._tell_date())
+        self._clock = asyncio.create_task(self._update_date())
         self._server = await loop.create_server(
             lambda: TimeoutHttpProtocol(self._config, self._state, {}, timeouts=timeouts),
             sock=listener,
@@ -83,49 +77,48 @@ class AsgiServer:
         )
 
     async def drain(self) -> None:
-        """The end, in the order above."""
         assert self._server is not None, "not started"
         assert self._clock is not None
         self._server.close()
         self._draining.set()
-        await self._until_gone(self._settings.linger)
+        await self._wait_closed(self._settings.linger)
         for connection in list(self._state.connections):
             connection.shutdown()
-        if not await self._until_gone(self._settings.drain):
-            log.warning("drain ran out of time", requests=len(self._state.tasks))
+        if not await self._wait_closed(self._settings.drain):
+            log.warning("drain timed out", requests=len(self._state.tasks))
             for task in list(self._state.tasks):
                 task.cancel()
-            await self._until_gone(1.0)
+            await self._wait_closed(1.0)
         self._clock.cancel()
 
-    async def _until_gone(self, seconds: float) -> bool:
+    async def _wait_closed(self, seconds: float) -> bool:
         deadline = asyncio.get_running_loop().time() + seconds
         while self._state.connections or self._state.tasks:
             if asyncio.get_running_loop().time() >= deadline:
                 return False
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return True
 
-    async def _tell_date(self) -> None:
-        """Every response has the date; it is spelled once a second."""
+    async def _update_date(self) -> None:
+        """The Date header is formatted once a second."""
         while True:
             self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             await asyncio.sleep(1.0)
 
     def _closing(self, application: AsgiApplication) -> AsgiApplication:
-        """The application; once draining, its responses end their connections."""
+        """Adds `Connection: close` to responses while draining."""
         draining = self._draining
 
-        async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        async def application_with_close(scope: Scope, receive: Receive, send: Send) -> None:
             if not draining.is_set() or scope["type"] != "http":
                 await application(scope, receive, send)
                 return
 
-            async def last(message: Message) -> None:
+            async def send_close(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     message = {**message, "headers": [*message.get("headers", ()), _CLOSE]}
                 await send(message)
 
-            await application(scope, receive, last)
+            await application(scope, receive, send_close)
 
-        return served
+        return application_with_close

@@ -1,12 +1,11 @@
-"""The configuration of the site: one file, declared as a whole and checked as a whole.
+"""The configuration file of `penstock hives serve`, validated as a whole at each reload.
 
-    [engine]            # workers, drain, … (`engine/settings.py`)
+    [engine]            # workers, drain, … (`server/settings.py`)
     [site]              # refresh, api_requests, … (`SiteSettings`)
     [application]       # rates, pool_size, … (`settings.py`)
     [identity]          # issuer, project, … (`identity/settings.py`)
 
-All of it is optional; flags of the command come before it, the environment and defaults after it.
-It is read anew at each reload, and nothing of it is used unless all of it can be.
+Everything is optional. Precedence: flags, file, environment, defaults.
 """
 
 from __future__ import annotations
@@ -28,28 +27,26 @@ APPLICATION: Final = "penstock_hives.server.application:application"
 
 
 class SiteSettings(BaseModel):
-    """What the site is told beside the application's own settings."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     application: dict[str, Any] = {}
-    """The application's settings; those that are missing are the environment's."""
+    """Settings of the application; missing ones are read from the environment."""
     identity: dict[str, Any] = {}
-    """Who vouches for people; likewise."""
+    """Settings of identity; missing ones are read from the environment."""
     hosts: list[str] = []
-    """Names the site is reached by, beside addresses and localhost; * for any."""
+    """Accepted host names beside addresses and localhost; * for any."""
     brokers: list[str] = []
-    """Where live figures are heard of; the next when one is away."""
+    """URLs of brokers for live occupancy; the next one if one is unavailable."""
     pictures: Path = Field(default_factory=lambda: data_home() / "hives" / "pictures")
-    """The folder scaled pictures are cached in."""
+    """The folder of the cache of scaled images."""
     refresh: float = Field(default=60.0, gt=0)
-    """Seconds between editions of what the public sees."""
+    """Seconds between snapshots of the public data."""
     retry: float = Field(default=5.0, gt=0)
-    """The same after one could not be made."""
+    """Seconds until the next attempt after a failed snapshot."""
     catch_up: float = Field(default=10.0, gt=0)
-    """Seconds between looks into the cache while no figures are heard."""
+    """Seconds between reads of the cache while there is no subscription."""
     api_requests: int = Field(default=256, ge=1)
-    """Requests the API takes at a time in one worker; more get 503."""
+    """Concurrent API requests of one worker; more get 503."""
 
 
 _SECTIONS: Final[dict[str, type[BaseModel]]] = {
@@ -63,17 +60,17 @@ Section = Mapping[str, Any]
 
 
 def read_configuration(file: Path | None, flags: Mapping[str, Section]) -> EngineSettings:
-    """Of the file, if there is one, with the flags' values in place of its own."""
+    """From the file, if any; flags have precedence."""
     found: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
-    for name, values in _parsed(file).items():
+    for name, values in _parse(file).items():
         if name not in found or not isinstance(values, dict):
             known = ", ".join(f"[{each}]" for each in found)
-            raise ConfigurationError(f"{file}: there is no [{name}]; there are {known}")
+            raise ConfigurationError(f"{file}: unknown section [{name}]; known are {known}")
         found[name] |= values
     for name, given in flags.items():
         found[name] |= {key: value for key, value in given.items() if value is not None}
     for name, values in found.items():
-        _known(file, name, values)
+        _check_names(file, name, values)
     try:
         HivesSettings(**found["application"])
         IdentitySettings(**found["identity"])
@@ -89,7 +86,7 @@ def read_configuration(file: Path | None, flags: Mapping[str, Section]) -> Engin
         raise ConfigurationError("\n".join(lines)) from error
 
 
-def _parsed(file: Path | None) -> dict[str, Any]:
+def _parse(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
@@ -97,11 +94,10 @@ def _parsed(file: Path | None) -> dict[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} is no TOML: {error}") from error
+        raise ConfigurationError(f"{file} is not valid TOML: {error}") from error
 
 
-def _known(file: Path | None, section: str, values: Section) -> None:
-    """A setting that nobody reads is a mistake somebody made."""
+def _check_names(file: Path | None, section: str, values: Section) -> None:
     for name in values:
         if name not in _SECTIONS[section].model_fields:
-            raise ConfigurationError(f"{file}: [{section}] has no setting {name!r}")
+            raise ConfigurationError(f"{file}: unknown setting {name!r} in [{section}]")

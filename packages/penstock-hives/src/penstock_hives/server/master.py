@@ -1,13 +1,14 @@
-"""The master: it has the socket and the configuration, and workers that do the work.
+"""The master process: owns the listening socket and the configuration, and supervises workers.
 
     await Master(read).run(stop, reload, lambda url: print(url))
 
-`read` gives the whole configuration, checked, or raises `ConfigurationError`. On `reload` it is
-read again and a new *generation* of workers is started with it, on the same socket and with the
-code as it is on disk then. When all of them serve, the old ones drain. If the configuration is
-wrong, or the new workers do not come up, the old ones stay: a reload never makes things worse. The
-listening socket is the master's and open throughout, so no connection is ever refused or lost in
-its queue, as those of a socket per worker (SO_REUSEPORT) would be when a worker closes its own.
+On `reload` the configuration is read again, and a new generation of workers starts on the same
+socket, with the code on disk. When all of them are ready, the old ones drain. If the configuration
+is invalid or a new worker fails, the old generation stays. The socket is open throughout, so no
+connection is refused; with a socket per worker (SO_REUSEPORT) those in a closed queue would be.
+
+Why not uvicorn's supervisor (0.54): a reload keeps the old settings, its health check runs in a
+thread and misses a blocked event loop, and workers drain one after the other.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Final
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy
 from penstock_hives.server import worker
 from penstock_hives.server.settings import EngineSettings
 
@@ -30,20 +32,20 @@ log = get_logger(__name__)
 
 
 class WorkerGeneration:
-    """Workers that were started with one configuration."""
+    """The workers of one configuration."""
 
     def __init__(
-        self, settings: EngineSettings, listener: socket.socket, pauses: RestartBackoff
+        self, settings: EngineSettings, listener: socket.socket, backoff: RestartBackoff
     ) -> None:
         self.settings = settings
         self.listener = listener
-        self.slots = [WorkerSlot(n, settings, listener, pauses) for n in range(settings.workers)]
-        self._kept = [asyncio.create_task(slot.keep()) for slot in self.slots]
-        #: Done when all seats are empty; failed when a worker could never run.
-        self.over = asyncio.gather(*self._kept)
+        self.slots = [WorkerSlot(n, settings, listener, backoff) for n in range(settings.workers)]
+        self._tasks = [asyncio.create_task(slot.run()) for slot in self.slots]
+        #: Done when all workers have ended; failed when a worker cannot run.
+        self.finished = asyncio.gather(*self._tasks)
 
     async def ready(self) -> None:
-        """Returns when every worker serves; raises if one cannot."""
+        """Wait until every worker is ready; raises if one cannot run."""
         await _first(self._serving(), self.ended())
 
     async def _serving(self) -> None:
@@ -51,33 +53,31 @@ class WorkerGeneration:
             await slot.ready.wait()
 
     async def ended(self) -> None:
-        await asyncio.shield(self.over)
+        await asyncio.shield(self.finished)
 
     async def retire(self) -> None:
         for slot in self.slots:
             slot.retire()
-        await asyncio.wait(self._kept)
-        await asyncio.gather(self.over, return_exceptions=True)  # whoever waited has been told
+        await asyncio.wait(self._tasks)
+        await asyncio.gather(self.finished, return_exceptions=True)
 
 
 class Master:
-    """One engine. Two may live in a process: nothing here is global."""
-
     def __init__(
-        self, read: Callable[[], EngineSettings], pauses: RestartBackoff | None = None
+        self, read: Callable[[], EngineSettings], backoff: RestartBackoff | None = None
     ) -> None:
         self._read = read
-        self._pauses = pauses or RestartBackoff()
+        self._backoff = backoff or RestartBackoff()
         self.generation: WorkerGeneration | None = None
         self.reloads = 0
-        self.refusals = 0  #: reloads that changed nothing
+        self.refusals = 0  #: refused reloads
 
     async def run(
         self, stop: asyncio.Event, reload: asyncio.Event, ready: Callable[[str], None]
     ) -> None:
-        """Serve until `stop` is set, then drain; each time `reload` is set, begin anew."""
+        """Serve until `stop` is set, then drain; reload each time `reload` is set."""
         settings = self._read()
-        generation = self.generation = WorkerGeneration(settings, _listen(settings), self._pauses)
+        generation = self.generation = WorkerGeneration(settings, _listen(settings), self._backoff)
         retiring: set[asyncio.Task[None]] = set()
         try:
             if await _first(generation.ready(), stop.wait()) == 0:
@@ -95,19 +95,21 @@ class Master:
             if await _first(stop.wait(), reload.wait(), self.generation.ended()) != 1:
                 return
             reload.clear()
-            old, new = self.generation, await self._renewed(self.generation, stop)
+            old, new = self.generation, await self._start_generation(self.generation, stop)
             if new is None:
                 self.refusals += 1
             else:
                 self.generation = new
                 self.reloads += 1
-                leaving = asyncio.create_task(_leave(old, new))
-                retiring.add(leaving)
-                leaving.add_done_callback(retiring.discard)
+                task = asyncio.create_task(_retire(old, new))
+                retiring.add(task)
+                task.add_done_callback(retiring.discard)
                 log.info("reloaded", workers=new.settings.workers)
 
-    async def _renewed(self, old: WorkerGeneration, stop: asyncio.Event) -> WorkerGeneration | None:
-        """A generation by the configuration as it is now, serving; or none, and why is logged."""
+    async def _start_generation(
+        self, old: WorkerGeneration, stop: asyncio.Event
+    ) -> WorkerGeneration | None:
+        """A generation with the current configuration; None if it fails, with a log entry."""
         try:
             settings = self._read()
             same = (settings.host, settings.port) == (old.settings.host, old.settings.port)
@@ -115,7 +117,7 @@ class Master:
         except ConfigurationError as error:
             log.error("reload refused", reason=str(error))
             return None
-        new = WorkerGeneration(settings, listener, self._pauses)
+        new = WorkerGeneration(settings, listener, self._backoff)
         try:
             async with asyncio.timeout(settings.start):
                 if await _first(new.ready(), stop.wait()) == 0:
@@ -130,7 +132,7 @@ class Master:
         return None
 
 
-async def _leave(old: WorkerGeneration, new: WorkerGeneration) -> None:
+async def _retire(old: WorkerGeneration, new: WorkerGeneration) -> None:
     await old.retire()
     if old.listener is not new.listener:
         old.listener.close()
@@ -154,88 +156,86 @@ def listener_url(listener: socket.socket) -> str:
 
 
 async def _first(*waits: Awaitable[object]) -> int:
-    """Which of them is done first; raises what it raised."""
+    """The index of the first that is done; raises its error."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for place, task in enumerate(tasks):
+        for index, task in enumerate(tasks):
             if task.done():
                 task.result()
-                return place
+                return index
         raise AssertionError("none was done")
     finally:
         for task in tasks:
             task.cancel()
 
 
-# A worker's place: the process in it at the moment, and another one when that dies.
-#
-# A process that dies is replaced after a pause, short at first and longer each time; one that was
-# well for a while starts anew with the short one. A process that falls silent has a loop that
-# stands still, which nothing but a signal ends. Retired, the process drains, or is killed when it
-# does not end in time.
-
-#: Beyond linger and drain, what a process may take to end.
+#: For the end of a process, beyond linger and drain.
 KILL_GRACE_SECONDS: Final = 10.0
+
+
+_RESTART_POLICY: Final = RetryPolicy(first=0.5, longest=30.0, jitter=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class RestartBackoff:
-    """Between a process that died and the next: doubling, from the first to the longest."""
-
-    first: float = 0.5
-    longest: float = 30.0
-    #: Seconds after which a process counts as having been well.
-    well: float = 60.0
+    policy: RetryPolicy = _RESTART_POLICY
+    #: A process that ran for so many seconds resets the backoff.
+    reset_seconds: float = 60.0
 
 
 class WorkerSlot:
-    """One worker, kept running until it is retired."""
+    """One worker process, restarted with backoff until it is retired.
+
+    A worker without heartbeats has a blocked event loop and is killed. A retired worker drains, and
+    is killed if that takes too long.
+    """
 
     def __init__(
         self,
         number: int,
         settings: EngineSettings,
         listener: socket.socket,
-        pauses: RestartBackoff,
+        backoff: RestartBackoff,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.number = number
         self.pid: int | None = None
         self.restarts = 0
-        self.ready = asyncio.Event()  #: set when a process in it serves
+        self.ready = asyncio.Event()  #: set while its process is ready
         self._settings = settings
         self._listener = listener
-        self._pauses = pauses
+        self._backoff = backoff
         self._clock = clock
         self._retired = asyncio.Event()
 
     def retire(self) -> None:
         self._retired.set()
 
-    async def keep(self) -> None:
-        """Returns when the slot is retired and empty; raises if no process could ever run."""
-        pause = self._pauses.first
+    async def run(self) -> None:
+        """Until the slot is retired; raises if the process cannot run."""
+        failures = 0
         while not self._retired.is_set():
             began = self._clock()
-            status = await self._once()
+            status = await self._run_process()
             if self._retired.is_set():
                 return
             if status == worker.CONFIGURATION_EXIT:
-                raise ConfigurationError("the worker cannot run, for the reason it gave")
-            if self._clock() - began > self._pauses.well:
-                pause = self._pauses.first
+                raise ConfigurationError("the worker cannot run; its log has the reason")
+            if self._clock() - began > self._backoff.reset_seconds:
+                failures = 0
+            failures += 1
             self.restarts += 1
-            log.warning("worker ended", worker=self.number, status=status, again_in=pause)
+            delay = self._backoff.policy.delay(failures)
+            log.warning("worker ended", worker=self.number, status=status, restart_in=delay)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._retired.wait(), pause)
-            pause = min(2 * pause, self._pauses.longest)
+                await asyncio.wait_for(self._retired.wait(), delay)
 
-    async def _once(self) -> int:
-        """One process, from its start to its end; its exit status."""
-        process = await self._begin()
+    async def _run_process(self) -> int:
+        """The exit status."""
+        process = await self._start()
         self.pid = process.pid
-        listening = asyncio.create_task(self._listen(process))
+        heartbeats = asyncio.create_task(self._watch_heartbeats(process))
         ended = asyncio.create_task(process.wait())
         retired = asyncio.create_task(self._retired.wait())
         try:
@@ -246,41 +246,41 @@ class WorkerSlot:
         finally:
             self.pid = None
             self.ready.clear()
-            for task in (listening, retired):
+            for task in (heartbeats, retired):
                 task.cancel()
-            if process.returncode is None:  # cancelled: leave no orphan behind
+            if process.returncode is None:  # cancelled
                 process.kill()
 
-    async def _begin(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> asyncio.subprocess.Process:
         fd = self._listener.fileno()
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", worker.__name__, str(fd)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             pass_fds=(fd,),
-            # Ctrl-C in the terminal is for the master, which drains its workers.
+            # Ctrl-C goes to the master only, which drains its workers.
             start_new_session=True,
         )
         assert process.stdin is not None
-        with contextlib.suppress(ConnectionError):  # one that died at once has a status
+        with contextlib.suppress(ConnectionError):  # it has ended; its status tells why
             process.stdin.write(self._settings.model_dump_json().encode() + b"\n")
             await process.stdin.drain()
         return process
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+    async def _watch_heartbeats(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        patience = self._settings.start
+        timeout = self._settings.start
         while True:
             try:
-                line = await asyncio.wait_for(process.stdout.readline(), patience)
+                line = await asyncio.wait_for(process.stdout.readline(), timeout)
             except TimeoutError:
-                log.error("worker fell silent", worker=self.number, pid=process.pid)
+                log.error("worker heartbeat lost", worker=self.number, pid=process.pid)
                 process.kill()
                 return
             if not line:
                 return
             if line.decode(errors="replace").strip() == worker.READY:
-                patience = self._settings.silence
+                timeout = self._settings.silence
                 self.ready.set()
 
     async def _drain(self, process: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
@@ -290,5 +290,5 @@ class WorkerSlot:
             most = settings.linger + settings.drain + KILL_GRACE_SECONDS
             await asyncio.wait_for(asyncio.shield(ended), most)
         except TimeoutError:
-            log.error("worker did not drain; killed", worker=self.number, pid=process.pid)
+            log.error("worker drain timed out; killed", worker=self.number, pid=process.pid)
             process.kill()

@@ -1,11 +1,10 @@
-"""A worker: one process, one event loop, the application on the socket it was handed.
+"""A worker process: one event loop, the application on the inherited socket.
 
     python -m penstock_hives.server.worker FD
 
-Its settings come as a line of JSON on standard input. On standard output it says `ready` once it
-serves, then `beat` every so often: a worker whose loop stands still falls silent, and the master
-replaces it. It drains on SIGTERM, and when standard input ends: whose master has died serves
-nobody. Code is read when the process starts, so a new worker is new code.
+Settings are a line of JSON on standard input. The worker writes `ready` to standard output, then
+`beat` at intervals, so that the master can replace a worker with a blocked event loop. It drains on
+SIGTERM and when standard input ends, which means that the master has ended.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ log = get_logger(__name__)
 
 READY: Final = "ready"
 HEARTBEAT: Final = "beat"
-#: Beats in the time after which silence means that the loop stands still.
+#: Heartbeats within the timeout `silence`.
 _HEARTBEATS: Final = 5
-#: The exit status of a worker that cannot run as it is told.
+#: The exit status after a `ConfigurationError`.
 CONFIGURATION_EXIT: Final = 2
 
-#: From its options and the drain's event, an application for the length of the block.
+#: Options and the drain event → a context manager of the application.
 Factory = Callable[[dict[str, Any], asyncio.Event], AbstractAsyncContextManager[AsgiApplication]]
 
 
@@ -45,11 +44,10 @@ def load_factory(application: str) -> Factory:
     try:
         return cast(Factory, getattr(import_module(module), name))
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"{application} is no application: {error}") from error
+        raise ConfigurationError(f"{application} is not an application factory: {error}") from error
 
 
 async def run_worker(settings: EngineSettings, listener: socket.socket) -> None:
-    """Serve until told to drain; returns when that is done."""
     draining = asyncio.Event()
     async with (
         _stop_requested() as stop,
@@ -73,7 +71,7 @@ async def _send_heartbeats(seconds: float) -> None:
 
 
 def _write_line(word: str) -> None:
-    # The master may have gone; the end of standard input tells of that.
+    # The master may have ended; the end of standard input is handled elsewhere.
     with contextlib.suppress(OSError):
         sys.stdout.write(f"{word}\n")
         sys.stdout.flush()
@@ -84,15 +82,15 @@ async def _stop_requested() -> AsyncIterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    lifeline, _ = await loop.connect_read_pipe(lambda: _Lifeline(stop), sys.stdin)
+    watch, _ = await loop.connect_read_pipe(lambda: _ParentWatch(stop), sys.stdin)
     try:
         yield stop
     finally:
-        lifeline.close()
+        watch.close()
 
 
-class _Lifeline(asyncio.Protocol):
-    """The master's end of the pipe goes with the master, however it went."""
+class _ParentWatch(asyncio.Protocol):
+    """The pipe is closed when the master ends, even by SIGKILL."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
@@ -110,13 +108,13 @@ def main(arguments: list[str]) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run_worker(settings, listener))
     except ConfigurationError as error:
-        log.error("worker cannot run", reason=str(error))
+        log.error("worker configuration invalid", reason=str(error))
         return CONFIGURATION_EXIT
     return 0
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed: requests are small and many, which is what it is for."""
+    """uvloop's, if it is installed: it is faster for many small requests."""
     try:
         import uvloop
     except ImportError:

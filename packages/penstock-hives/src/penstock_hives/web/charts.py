@@ -1,11 +1,12 @@
-"""Charts of the business: today, the week, the days."""
+"""Charts of a hive: today, typical week, days, sentiment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from penstock_hives.analytics.models import FeedbackDay, Kpi
+from penstock_hives.analytics.models import Kpi
+from penstock_hives.messages.models import FeedbackDay
 from penstock_hives.occupancy.models import TypicalHour
 from penstock_store.dashboard.theme import (
     ACCENT_COLOUR,
@@ -22,7 +23,7 @@ HONEY: Final = "#e79d13"
 GOOD: Final = "#2b9a66"
 BAD: Final = "#d64545"
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-#: From nobody to as full as it gets; reads on light and on dark.
+#: From empty to full; legible in light and dark mode.
 _HEAT: Final = ("rgba(231, 157, 19, 0.06)", "rgba(231, 157, 19, 0.45)", "#e79d13", "#c2501c")
 
 
@@ -32,7 +33,7 @@ def today_chart(
     p50: Mapping[int, float],
     p90: Mapping[int, float],
 ) -> ChartOptions:
-    """Entries by the hour: those there were, those expected, those that are usual."""
+    """Entries by hour: actual, expected and usual."""
     known = sorted({*actual, *typical, *p50}) or [8, 20]
     hours = range(known[0], known[-1] + 1)
 
@@ -54,14 +55,14 @@ def today_chart(
                 "data": line(actual),
             },
             _line("expected", ACCENT_COLOUR, line(p50)),
-            _line("9 days in 10 no more", ACCENT_COLOUR, line(p90), type="dotted", width=1.5),
+            _line("90th percentile", ACCENT_COLOUR, line(p90), type="dotted", width=1.5),
             _line("usual", CHART_TEXT_COLOUR, line(typical), type="dashed", width=1.5),
         ],
     )
 
 
 def week_chart(hours: Sequence[TypicalHour]) -> ChartOptions:
-    """How full it usually is, by day and hour."""
+    """The usual occupancy by day and hour."""
     first = min((each.hour for each in hours), default=8)
     last = max((each.hour for each in hours), default=20)
     most = max((each.occupancy for each in hours), default=1.0)
@@ -98,7 +99,7 @@ def week_chart(hours: Sequence[TypicalHour]) -> ChartOptions:
 
 
 def days_chart(kpis: Sequence[Kpi]) -> ChartOptions:
-    """Visits and how full it was, day by day."""
+    """Visits and mean occupancy by day."""
     return base_options(
         legend=_legend(),
         grid=chart_grid(top=38),
@@ -130,18 +131,18 @@ def days_chart(kpis: Sequence[Kpi]) -> ChartOptions:
 
 
 def sentiment_chart(found: Sequence[FeedbackDay]) -> ChartOptions:
-    """Good words above the line, bad ones below, day by day."""
+    """Positive messages above the axis, negative ones below."""
     days = sorted({each.day for each in found})
 
     def bars(name: str, colour: str, sign: int) -> ChartOptions:
-        said = [sum(getattr(each, name) for each in found if each.day == day) for day in days]
+        counts = [sum(getattr(each, name) for each in found if each.day == day) for day in days]
         return {
             "name": name,
             "type": "bar",
-            "stack": "said",
+            "stack": "messages",
             "barMaxWidth": 22,
             "itemStyle": {"color": colour},
-            "data": [sign * count for count in said],
+            "data": [sign * count for count in counts],
         }
 
     return base_options(
@@ -171,7 +172,7 @@ def _line(name: str, colour: str, data: Sequence[float | None], **style: Any) ->
 
 
 def _legend() -> ChartOptions:
-    # On a phone it is turned page by page: a second line of it would lie on the chart.
+    # Scrolls on narrow screens, where a second line would cover the chart.
     size = {
         "itemWidth": 16,
         "itemHeight": 8,

@@ -1,4 +1,4 @@
-"""Pieces pages are made of: figures, pills, tables, a word where there is nothing."""
+"""Components of pages: figures, pills, tables, texts, and the live occupancy of a hive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from nicegui import context, ui
+from nicegui import context as page_context
+from nicegui import ui
 
 from penstock_hives.analytics.models import PeerComparison
 from penstock_hives.errors import NotReady
@@ -59,7 +60,7 @@ def empty_state(icon: str, title: str, about: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DashboardRow:
-    """Cells go inside, from the first column on."""
+    """A context for the cells, in the order of the columns."""
 
     _columns: Iterator[str]
 
@@ -67,7 +68,7 @@ class DashboardRow:
     def cell(self) -> Iterator[None]:
         name = next(self._columns)
         found = ui.element("td").classes(_side(name)).props("role=cell")
-        found.props["data-name"] = name.rstrip(":")  # on a phone a row is a list of these
+        found.props["data-name"] = name.rstrip(":")  # a label on phones, where rows are lists
         with found, ui.element("div"):
             yield
 
@@ -84,8 +85,10 @@ class DashboardTable:
 
 @contextmanager
 def table(columns: Sequence[str]) -> Iterator[DashboardTable]:
-    """Rows go inside; a column whose name ends with a colon is of numbers. What each part is, is
-    said: on a phone they are laid out as lists, and browsers forget it then."""
+    """A context for the rows; a column whose name ends with a colon is numeric.
+
+    ARIA roles are explicit because the style sheet lays tables out as lists on phones.
+    """
     with (
         ui.element("div").classes("p-scroll"),
         ui.element("table").classes("p-table").props("role=table"),
@@ -103,22 +106,20 @@ def _side(column: str) -> str:
     return "right" if column.endswith(":") else ""
 
 
-def choose_account(desk: AccountView, path: str) -> None:
-    """For those who belong to several."""
-    if len(desk.accounts) < 2:
-        ui.label(desk.account.name).classes("p-muted")
+def choose_account(view: AccountView, path: str) -> None:
+    """A choice for members of several accounts."""
+    if len(view.accounts) < 2:
+        ui.label(view.account.name).classes("p-muted")
         return
-    options = {each.id: each.name for each in desk.accounts}
+    options = {each.id: each.name for each in view.accounts}
     ui.select(
         options,
-        value=desk.account.id,
+        value=view.account.id,
         on_change=lambda event: ui.navigate.to(f"{path}?account={event.value}"),
     ).props('outlined dense options-dense aria-label="Business"').classes("h-choice")
 
 
-# How figures are said: levels, relations, moments, changes.
-
-#: Level → its pill's look. A hive nobody hears of has none.
+#: Level → class of the pill.
 LEVELS: Final = {"quiet": "good", "moderate": "busy", "busy": "warn", "full": "bad"}
 RELATIONS: Final = {
     "quieter": "less busy than usual",
@@ -131,9 +132,9 @@ HEALTH: Final = {"good": "good", "stale": "bad", "never": "warn", "off": "busy"}
 
 
 def level_text(level: str | None, quality: str) -> tuple[str, str]:
-    """The word, and the look of its pill."""
+    """The text and the class of its pill."""
     if quality == "stale":
-        return "sensors silent", "warn"
+        return "no data", "warn"
     return (level, LEVELS[level]) if level else ("no capacity set", "busy")
 
 
@@ -142,7 +143,7 @@ def inside_text(occupancy: int, capacity: int | None) -> str:
 
 
 def clock_text(moment: datetime | None, zone: str) -> str:
-    """By the hive's own clock."""
+    """In the hive's local time."""
     return "–" if moment is None else f"{moment.astimezone(ZoneInfo(zone)):%-d %b %H:%M}"
 
 
@@ -158,8 +159,8 @@ def ago_text(moment: datetime | None, now: datetime) -> str:
 
 def peer_rank_text(found: PeerComparison) -> str:
     if found.rank is None or not found.peers:
-        return "There is no other place of its type to compare it with."
-    theirs = f"{number_text(found.peer_visits)} visits a day are usual among them"
+        return "No other place of its type to compare with."
+    theirs = f"their median is {number_text(found.peer_visits)} visits a day"
     return f"Number {found.rank} of {found.peers + 1} places of its type; {theirs}."
 
 
@@ -173,19 +174,16 @@ def change_text(share: float | None) -> str:
 def number_text(value: float | None, unit: str = "") -> str:
     if value is None:
         return "–"
-    told = f"{value:,.0f}" if abs(value) >= 10 else f"{value:,.1f}"
-    return f"{told} {unit}".rstrip()
-
-
-# How a hive stands now, on a page: drawn once, changed as figures are heard.
+    text = f"{value:,.0f}" if abs(value) >= 10 else f"{value:,.1f}"
+    return f"{text} {unit}".rstrip()
 
 
 async def current_occupancy(
-    office: DashboardContext, caller: Caller, hive: int
+    context: DashboardContext, caller: Caller, hive: int
 ) -> Occupancy | None:
-    """None of a hive that was never heard of."""
+    """None: no data yet."""
     try:
-        return await office.services.occupancy.live(hive, caller)
+        return await context.services.occupancy.live(hive, caller)
     except NotReady:
         return None
 
@@ -201,7 +199,7 @@ class OccupancyGauge:
             self._inside.props(f"data-inside={hive.id}")
             with ui.element("div").classes("h-fill").props("aria-hidden=true"):
                 self._fill = ui.element("div")
-            self._pill = pill("not heard of", "busy").props(f"data-level={hive.id}")
+            self._pill = pill("no data", "busy").props(f"data-level={hive.id}")
         self._beside = ui.label().classes("p-muted p-small")
         if now is not None:
             self.show(
@@ -214,17 +212,16 @@ class OccupancyGauge:
                 now.usual,
             )
 
-    def heard(self, told: Mapping[str, Any]) -> bool:
-        """Whether it is about this hive, and new."""
-        if told["hive"] != self._hive.id or told["version"] <= self._version:
-            return False
+    def update(self, document: Mapping[str, Any]) -> None:
+        """Show an occupancy message of this hive, if it is newer."""
+        if document["version"] <= self._version:
+            return
         self.show(
-            *(told["occupancy"], told["percent"], told["level"], told["quality"]),
-            *(told["trend"], told["version"]),
+            *(document["occupancy"], document["percent"], document["level"], document["quality"]),
+            *(document["trend"], document["version"]),
         )
         self._inside.classes(remove="h-rose")
         self._inside.classes(add="h-rose")
-        return True
 
     def show(
         self,
@@ -247,21 +244,20 @@ class OccupancyGauge:
         self._beside.set_text(" · ".join(each for each in beside if each))
 
 
-def follow_live(office: DashboardContext, gauges: Mapping[int, OccupancyGauge]) -> None:
-    """Have them change as figures are heard, for as long as the visitor looks."""
-    client = context.client
+def follow_live(context: DashboardContext, gauges: Mapping[int, OccupancyGauge]) -> None:
+    """Update the gauges with live occupancy while the page is open."""
+    client = page_context.client
 
-    def heard(told: Mapping[str, Any]) -> None:
-        gauge = gauges.get(told["hive"])
+    def on_occupancy(document: Mapping[str, Any]) -> None:
+        gauge = gauges.get(document["hive"])
         if gauge is not None:
             with client:
-                gauge.heard(told)
+                gauge.update(document)
 
-    client.on_delete(office.live.listen(heard))
+    client.on_delete(context.live.listen(on_occupancy))
 
 
 def local_day(moment: str) -> str:
-    """Of a local moment as series have them."""
     return moment[:10]
 
 

@@ -1,8 +1,7 @@
-"""What all pages of the business share: the services, who asks, and figures as they come in.
+"""What all pages share: services, the caller, live occupancy.
 
-An `DashboardContext` is opened with the dashboards and closed with them. Without a gate, on a
-machine of one's own, whoever looks is taken for an administrator; with one, for who they are, asked
-anew for every page.
+Without an authenticator every visitor is an administrator; with one, the caller is read from the
+database for each page.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ from penstock_hives.resources import Resources, Services, open_resources
 from penstock_hives.settings import HivesSettings
 from penstock_store.dashboard.pages import ANONYMOUS, DashboardUser, PageRequest, SectionContext
 
-#: Who looks where nobody is asked who they are.
+#: The caller without an authenticator.
 _OWNER: Final = Caller(None, None, UserRole.ADMIN, "business")
-#: Hives of one account a page shows.
+#: Of one account, on a page.
 MAX_DASHBOARD_HIVES: Final = 100
 
 LiveListener = Callable[[Mapping[str, Any]], None]
 
 
 class LiveOccupancy:
-    """Figures of all hives as they are heard, for the pages that show some."""
+    """Distributes occupancy messages to open pages."""
 
     def __init__(self) -> None:
         self._listeners: set[LiveListener] = set()
 
-    def heard(self, document: Mapping[str, Any]) -> None:
+    def publish(self, document: Mapping[str, Any]) -> None:
         for listener in tuple(self._listeners):
             listener(document)
 
-    def listen(self, heard: LiveListener) -> Callable[[], None]:
-        """The result ends it."""
-        self._listeners.add(heard)
-        return lambda: self._listeners.discard(heard)
+    def listen(self, listener: LiveListener) -> Callable[[], None]:
+        """Returns the function that removes the listener."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
 
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """A visit to one account: who asks, which account, its hives, the others there are."""
+    """The account that a page shows, and all accounts of the caller."""
 
     caller: Caller
     account: BusinessAccount
@@ -61,13 +60,11 @@ class AccountView:
     hives: tuple[HiveSettings, ...]
 
     @property
-    def numbers(self) -> list[int]:
+    def hive_ids(self) -> list[int]:
         return [hive.id for hive in self.hives]
 
 
 class DashboardContext:
-    """Open while the dashboards run."""
-
     def __init__(self, around: SectionContext, settings: HivesSettings | None = None) -> None:
         self._around = around
         self._settings = settings
@@ -88,8 +85,8 @@ class DashboardContext:
                 open_identity(identity, production=settings.production, environment=os.environ)
             )
             self._resources = await stack.enter_async_context(open_resources(settings, identify))
-            feed = OccupancySubscriber([around.broker], self.live.heard)
-            listening = asyncio.create_task(feed.run())
+            subscriber = OccupancySubscriber([around.broker], self.live.publish)
+            listening = asyncio.create_task(subscriber.run())
             try:
                 yield
             finally:
@@ -106,17 +103,19 @@ class DashboardContext:
     def services(self) -> Services:
         return self.resources.services
 
-    async def caller(self, person: DashboardUser) -> Caller:
-        if person == ANONYMOUS:
+    async def caller(self, user: DashboardUser) -> Caller:
+        if user == ANONYMOUS:
             return _OWNER
-        return await self.services.users.caller(person.id)
+        return await self.services.users.caller(user.id)
 
-    async def desk(self, visit: PageRequest) -> AccountView:
-        """The account that is asked for, or the first the visitor has."""
-        caller = await self.caller(visit.person)
+    async def account_view(self, visit: PageRequest) -> AccountView:
+        """The account in the query, or the first one of the caller."""
+        caller = await self.caller(visit.user)
         accounts = (await self.services.accounts.mine(caller, None, 100)).items
         if not accounts:
-            raise AccessRefused("you belong to no business; open an account, or ask its admin")
+            raise AccessRefused(
+                "you are not a member of a business: open an account or ask for an invitation"
+            )
         wanted = visit.query.get("account")
         account = next((each for each in accounts if str(each.id) == wanted), accounts[0])
         hives = await self.services.hives.of_account(caller, account.id, None, MAX_DASHBOARD_HIVES)
@@ -124,9 +123,9 @@ class DashboardContext:
         return AccountView(caller, account, tuple(accounts), shown)
 
     async def hive(self, visit: PageRequest) -> tuple[Caller, HiveSettings]:
-        """The hive a page is about, if it is the visitor's."""
-        caller = await self.caller(visit.person)
+        """The hive in the path, if it belongs to the caller."""
+        caller = await self.caller(visit.user)
         number = parse_count(visit.parameters["id"])
         if number is None:
-            raise NotFound(f"there is no hive {visit.parameters['id']}")
+            raise NotFound(f"hive {visit.parameters['id']} not found")
         return caller, await self.services.hives.settings(caller, number)

@@ -1,4 +1,7 @@
-"""The section of hives: its pages over an office that is open while the dashboards run."""
+"""The dashboard section of hives: pages and authenticator over one `DashboardContext`.
+
+Users have the role `business` if they are members of an account, operators also `operator`.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,8 @@ from penstock_store.dashboard.pages import (
     SectionContext,
 )
 
+BUSINESS = "business"
+
 Draw = Callable[[DashboardContext, PageRequest], Awaitable[None]]
 
 
@@ -37,16 +42,16 @@ def section(around: SectionContext) -> DashboardSection:
 
 
 def gated(around: SectionContext) -> tuple[DashboardSection, Authenticator]:
-    """The section, and the gate that asks who comes in; one office serves both."""
-    office = DashboardContext(around)
-    return section_over(office), HivesAuthenticator(office)
+    """The section, and an authenticator over the same context."""
+    context = DashboardContext(around)
+    return section_over(context), HivesAuthenticator(context)
 
 
-def section_over(office: DashboardContext) -> DashboardSection:
+def section_over(context: DashboardContext) -> DashboardSection:
     def page(
-        path: str, title: str, icon: str, draw: Draw, about: str, listed: bool = True
+        path: str, title: str, icon: str, draw: Draw, about: str, in_menu: bool = True
     ) -> DashboardPage:
-        return DashboardPage(path, title, icon, partial(draw, office), about, BUSINESS, listed)
+        return DashboardPage(path, title, icon, partial(draw, context), about, BUSINESS, in_menu)
 
     return DashboardSection(
         "Hives",
@@ -56,74 +61,67 @@ def section_over(office: DashboardContext) -> DashboardSection:
                 "Places",
                 "hive",
                 overview.draw_overview,
-                "How full they are, and how it goes.",
+                "Occupancy and development of your places.",
             ),
             page(
-                "/hives/deals", "Deals", "local_offer", deals.draw_deals, "And what came of them."
+                "/hives/deals", "Deals", "local_offer", deals.draw_deals, "Deals and their effects."
             ),
             page(
-                "/hives/feedback", "Feedback", "forum", feedback.draw_feedback, "What people say."
+                "/hives/feedback",
+                "Feedback",
+                "forum",
+                feedback.draw_feedback,
+                "Messages and ratings of visitors.",
             ),
             page(
                 "/hives/sensors",
                 "Sensors",
                 "sensors",
                 sensors.draw_sensors,
-                "Whether doors are heard.",
+                "Sensor status.",
             ),
             DashboardPage(
                 invitations.INVITATIONS_PATH,
                 "Invitations",
                 "mail",
-                partial(invitations.draw_invitations, office),
-                "Businesses that ask you to join.",
+                partial(invitations.draw_invitations, context),
+                "Invitations to join a business.",
             ),
-            page("/hives/place/{id}", "Place", "hive", place.draw_place, "", listed=False),
+            page("/hives/place/{id}", "Place", "hive", place.draw_place, "", in_menu=False),
         ),
-        (DashboardDownload("/hives/export/{id}", export_csv(office), BUSINESS),),
+        (DashboardDownload("/hives/export/{id}", export_csv(context), BUSINESS),),
         Path(__file__).with_name("static"),
-        office.open,
+        context.open,
     )
 
 
-# Who may come in: whoever signs in to the application. What they see there is a matter of role.
-#
-# Roles of a person are `business` for members of an account and for those who reach into all, and
-# `operator` for the latter.
-
-BUSINESS = "business"
-
-
 class HivesAuthenticator:
-    """By the local issuer's logins; a session is a refresh token of its, never used to refresh.
+    """Logins of the local issuer; a session is a refresh token that is never used to refresh."""
 
-    With Firebase, people sign in where Firebase is.
-    """
+    def __init__(self, context: DashboardContext) -> None:
+        self._context = context
 
-    def __init__(self, office: DashboardContext) -> None:
-        self._office = office
-
-    async def admit(self, name: str, password: str) -> str | None:
+    async def sign_in(self, name: str, password: str, address: str) -> str | None:
         try:
-            return (await self._desk().sign_in(name, password)).refresh_token
+            return (await self._service().sign_in(name, password, address)).refresh_token
         except (AuthenticationFailed, InvalidRequest):
             return None
 
-    async def recall(self, key: str) -> DashboardUser | None:
+    async def find_user(self, key: str) -> DashboardUser | None:
         try:
-            return await self._person(await self._desk().holder(key))
+            return await self._user(await self._service().user_of_session(key))
         except AuthenticationFailed:
             return None
 
-    async def dismiss(self, key: str) -> None:
-        await self._desk().sign_out(key)
+    async def sign_out(self, key: str) -> None:
+        await self._service().sign_out(key)
 
-    def _desk(self) -> SignInService:
-        resources = self._office.resources
+    def _service(self) -> SignInService:
+        resources = self._context.resources
         return require_local_identity(resources.identify).sign_in(resources.pool)
 
-    async def _person(self, uid: str) -> DashboardUser:
-        services = self._office.services
+    async def _user(self, uid: str) -> DashboardUser:
+        services = self._context.services
         caller = await services.users.caller(uid)
         try:
             name = (await services.users.profile(caller)).nickname

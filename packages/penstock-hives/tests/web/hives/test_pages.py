@@ -135,7 +135,7 @@ def test_two_stretches_of_days_are_compared_as_chosen(page: Page) -> None:
     expect(page.get_by_text("Visits a day", exact=True)).to_be_visible()
     page.get_by_label("After, from").fill("2031-01-01")
     page.get_by_label("After, from").press("Tab")
-    expect(page.get_by_text("Choose days that follow on one another.")).to_be_visible()
+    expect(page.get_by_text("Each period must end after it begins.")).to_be_visible()
 
 
 def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) -> None:
@@ -171,7 +171,7 @@ def test_a_places_hours_can_be_taken_away_as_a_file(page: Page) -> None:
 
 def test_who_belongs_to_no_business_is_refused(stranger: Page) -> None:
     sign_in(stranger, "/hives", BOB)
-    expect(stranger.get_by_text("is for people with the role")).to_be_visible()
+    expect(stranger.get_by_text("needs the role")).to_be_visible()
     expect(stranger.get_by_role("link", name="Amber Café")).to_be_hidden()
     assert stranger.request.get("/hives/export/1").status == 403
 
@@ -196,7 +196,7 @@ def test_who_is_invited_belongs_to_a_business_once_they_accept(
 
 def test_a_place_of_another_business_is_not_there(page: Page) -> None:
     page.goto("/hives/place/2")
-    expect(page.get_by_text("there is no hive 2 of yours")).to_be_visible()
+    expect(page.get_by_text("hive 2 not found")).to_be_visible()
 
 
 @pytest.mark.parametrize("shade", ["light", "dark"])

@@ -85,7 +85,7 @@ def test_places_are_listed_with_how_busy_they_are(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("How busy is it right now?")
     expect(page.locator(".place")).to_have_count(HIVES)
     expect(card(page, 1)).to_contain_text("Quiet")
-    expect(card(page, HIVES)).to_contain_text("Not heard of yet")
+    expect(card(page, HIVES)).to_contain_text("No data")
 
 
 def test_a_figure_arrives_without_reload(page: Page, site: Site) -> None:
@@ -102,7 +102,7 @@ def test_a_place_nobody_hears_of_reads_silent_and_not_empty(page: Page, site: Si
     page.goto("/#/hive/3")
     expect(page.get_by_role("heading", level=1)).to_have_text("Birch Store")
     site.tell(3, 9, percent=6.0, level=None, quality="stale")
-    expect(page.locator(".hero")).to_contain_text("Sensors silent")
+    expect(page.locator(".hero")).to_contain_text("No current data")
     expect(page.locator(".hero")).not_to_contain_text("Quiet")
 
 
@@ -132,7 +132,7 @@ def test_a_deal_that_was_told_opens_by_its_link_and_leads_to_its_place(page: Pag
     page.locator(".deal").get_by_role("link", name="Amber Café").click()
     expect(page.get_by_text("Good to know")).to_be_visible()
     page.goto("/#/deal/999")
-    expect(page.get_by_text("This is not there any more.")).to_be_visible()
+    expect(page.get_by_text("This page does not exist any more.")).to_be_visible()
 
 
 def test_places_are_found_by_name_zip_type_and_nearness(browser: Browser, site: Site) -> None:

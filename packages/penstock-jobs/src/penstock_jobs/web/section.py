@@ -58,7 +58,7 @@ def section_over(
                 OPERATOR_ROLE,
             ),
             DashboardPage(
-                "/jobs/{id:path}", "Job", "science", pages.job, role=OPERATOR_ROLE, listed=False
+                "/jobs/{id:path}", "Job", "science", pages.job, role=OPERATOR_ROLE, in_menu=False
             ),
         ),
         (DashboardDownload("/results/{id:path}", result_file(pages.jobs), OPERATOR_ROLE),),

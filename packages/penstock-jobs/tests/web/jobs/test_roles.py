@@ -14,13 +14,13 @@ from tests.jobs.http.memory import MemoryJobs
 
 
 class Keeper:
-    async def admit(self, name: str, password: str) -> str | None:
+    async def sign_in(self, name: str, password: str, address: str) -> str | None:
         return None
 
-    async def recall(self, key: str) -> DashboardUser | None:
+    async def find_user(self, key: str) -> DashboardUser | None:
         return None
 
-    async def dismiss(self, key: str) -> None: ...
+    async def sign_out(self, key: str) -> None: ...
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from penstock_store.cache.cache import Cache, CacheKeys, CacheStatistics
 from penstock_store.cache.client import BlockingCache, open_cache
 from penstock_store.cache.memcached import MemcachedCache
 from penstock_store.cache.memory import MemoryCache
-from penstock_store.cache.single_flight import SingleFlight
+from penstock_store.cache.single_flight import SingleFlight, StaleIfErrorCache
 
 __all__ = [
     "BlockingCache",
@@ -18,5 +18,6 @@ __all__ = [
     "MemcachedCache",
     "MemoryCache",
     "SingleFlight",
+    "StaleIfErrorCache",
     "open_cache",
 ]

@@ -1,11 +1,10 @@
-"""Which cache: the one in this process, or the memcached a URL names."""
+"""`open_cache`, and a blocking wrapper for plain threads such as those of the pipeline."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +15,7 @@ from penstock_store.cache.memory import MemoryCache
 
 
 def open_cache(url: str | None) -> Cache:
-    """`memcached://host:11211`, or nothing for the cache in this process."""
+    """`memcached://host:11211`; None: the cache of this process."""
     if url is None:
         return MemoryCache()
     parts = urlsplit(url)
@@ -26,22 +25,16 @@ def open_cache(url: str | None) -> Cache:
         port = 0
     if parts.scheme != "memcached" or not parts.hostname or not port:
         raise ConfigurationError(
-            f"{url!r} is no cache; should be memcached://host:{DEFAULT_PORT}, or nothing for the "
-            "this process"
+            f"the cache URL must be memcached://host:{DEFAULT_PORT}, got {url!r}"
         )
     return MemcachedCache(parts.hostname, port)
 
-
-# A cache for those who wait: the pipeline's batches, which run in plain threads.
-#
-# The cache's event loop runs while somebody waits for an answer, and not otherwise. Threads take
-# turns.
 
 T = TypeVar("T")
 
 
 class BlockingCache:
-    """The same as `Cache`, without `async`; by the same URL."""
+    """A `Cache` without `async`; its event loop runs only during a call."""
 
     __slots__ = ("_cache", "_lock", "_runner")
 
@@ -51,8 +44,8 @@ class BlockingCache:
         self._cache: Cache = open_cache(url)
 
     @property
-    def figures(self) -> CacheStatistics:
-        return self._cache.figures
+    def statistics(self) -> CacheStatistics:
+        return self._cache.statistics
 
     def get(self, key: str) -> bytes | None:
         return self._wait(self._cache.get(key))
@@ -77,12 +70,7 @@ class BlockingCache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:

@@ -1,8 +1,11 @@
-"""The cache in memcached, with a copy in this process for when it is away.
+"""The cache in memcached, with a copy in this process for outages.
 
-What memcached says holds, a miss too. When it does not answer, reads are answered from what this
-process has written or read itself and may still serve, and it is left alone for a moment, so that
-a dead server costs nothing per read. Nothing is raised; everything is counted.
+While memcached responds, its values and misses are used. While it does not, reads are served from
+the values that this process has written or read, and memcached is not tried for a second, so that a
+dead server costs nothing per read. Nothing is raised; errors are counted.
+
+Why not a library: aiomcache 0.8 needs the same CPU (about 30 µs a read), but after a timed-out
+request it returned misses for existing keys, in 3 of 3 reads.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Final, Self
 
 from penstock.core.errors import PenstockError, ProtocolError
@@ -31,26 +33,25 @@ from penstock_store.cache.memory import LruCache
 log = get_logger(__name__)
 
 DEFAULT_PORT: Final = 11211
-#: A cache that takes longer is slower than what it saves.
 RESPONSE_TIMEOUT_SECONDS: Final = 0.5
-#: How long a server that failed is left alone.
+#: Between two attempts after a failure.
 RECONNECT_SECONDS: Final = 1.0
-#: What one request asks for: the server reads a command line of some thousand keys at most.
-_KEYS_AT_ONCE: Final = 100
+#: Of one request; memcached limits the length of a command line.
+_MAX_KEYS: Final = 100
 
 
 class MemcachedCache:
-    """One server. Used in one event loop."""
+    """One server, for one event loop."""
 
     __slots__ = (
         "_address",
         "_clock",
         "_connecting",
+        "_connection",
         "_copy",
-        "_line",
-        "_rest_until",
-        "_seconds",
-        "figures",
+        "_retry_at",
+        "_timeout",
+        "statistics",
     )
 
     def __init__(
@@ -59,17 +60,17 @@ class MemcachedCache:
         port: int = DEFAULT_PORT,
         *,
         copy: LruCache | None = None,
-        seconds: float = RESPONSE_TIMEOUT_SECONDS,
+        timeout: float = RESPONSE_TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = (host, port)
         self._copy = copy or LruCache()
-        self._seconds = seconds
+        self._timeout = timeout
         self._clock = clock
-        self._line: MemcachedConnection | None = None
+        self._connection: MemcachedConnection | None = None
         self._connecting = asyncio.Lock()
-        self._rest_until = float("-inf")
-        self.figures = CacheStatistics()
+        self._retry_at = float("-inf")
+        self.statistics = CacheStatistics()
 
     async def get(self, key: str) -> bytes | None:
         return (await self.get_many((key,))).get(key)
@@ -77,99 +78,91 @@ class MemcachedCache:
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         wanted = list(dict.fromkeys(keys))
         found: dict[str, bytes] = {}
-        for start in range(0, len(wanted), _KEYS_AT_ONCE):
-            some = wanted[start : start + _KEYS_AT_ONCE]
-            reply = await self._ask(encode_get(some))
+        for start in range(0, len(wanted), _MAX_KEYS):
+            chunk = wanted[start : start + _MAX_KEYS]
+            reply = await self._request(encode_get(chunk))
             if isinstance(reply, dict):
-                self._remember(some, reply)
+                self._update_copy(chunk, reply)
                 found |= reply
             else:
-                found |= self._recall(some)
-        self.figures.hits += len(found)
-        self.figures.misses += len(wanted) - len(found)
+                found |= self._read_copy(chunk)
+        self.statistics.hits += len(found)
+        self.statistics.misses += len(wanted) - len(found)
         return found
-
-    def kept(self, key: str) -> bytes | None:
-        return self._copy.get(key)
 
     async def set(self, key: str, value: bytes, ttl: float = DEFAULT_TTL_SECONDS) -> None:
         self._copy.set(key, value, ttl)
-        self._expect(await self._ask(encode_set(key, value, ttl)), STORED)
+        self._check(await self._request(encode_set(key, value, ttl)), STORED)
 
     async def set_many(self, values: Mapping[str, bytes], ttl: float = DEFAULT_TTL_SECONDS) -> None:
         await asyncio.gather(*(self.set(key, value, ttl) for key, value in values.items()))
 
     async def delete(self, key: str) -> None:
         self._copy.delete(key)
-        self._expect(await self._ask(encode_delete(key)), *DELETED)
+        self._check(await self._request(encode_delete(key)), *DELETED)
 
     async def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._connection is not None:
+            self._connection.close()
         self._copy.clear()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _remember(self, asked: list[str], found: Mapping[str, bytes]) -> None:
-        for key in asked:
+    def _update_copy(self, keys: list[str], found: Mapping[str, bytes]) -> None:
+        for key in keys:
             value = found.get(key)
             if value is None:
                 self._copy.delete(key)
             else:
-                # How long it has left there is not said; no longer than a new one has.
+                # The remaining lifetime is unknown; at most that of a new value.
                 self._copy.set(key, value, DEFAULT_TTL_SECONDS)
 
-    def _recall(self, keys: list[str]) -> dict[str, bytes]:
+    def _read_copy(self, keys: list[str]) -> dict[str, bytes]:
         found = {key: value for key in keys if (value := self._copy.get(key)) is not None}
-        self.figures.fallbacks += len(found)
+        self.statistics.fallbacks += len(found)
         return found
 
-    def _expect(self, reply: Reply | None, *wanted: bytes) -> None:
-        """A refusal (too large, out of memory) is a failure, but no reason to leave it alone."""
+    def _check(self, reply: Reply | None, *wanted: bytes) -> None:
+        """An error reply (too large, out of memory) is a failure, but not an outage."""
         if reply is not None and reply not in wanted:
-            self.figures.failures += 1
-            log.warning("memcached refused", reply=str(reply)[:200])
+            self.statistics.failures += 1
+            log.warning("memcached error reply", reply=str(reply)[:200])
 
-    async def _ask(self, request: bytes) -> Reply | None:
-        """The reply, or None from a server that is away."""
-        if self._clock() < self._rest_until:
+    async def _request(self, request: bytes) -> Reply | None:
+        """The reply; None while the server is unavailable."""
+        if self._clock() < self._retry_at:
             return None
         try:
-            return await (await self._connected()).ask(request, self._seconds)
+            return await (await self._connect()).request(request, self._timeout)
         except (OSError, PenstockError) as error:  # a TimeoutError is an OSError
-            self.figures.failures += 1
-            self._rest_until = self._clock() + RECONNECT_SECONDS
-            log.warning("memcached is away", server=self._address, reason=str(error) or "no answer")
+            self.statistics.failures += 1
+            self._retry_at = self._clock() + RECONNECT_SECONDS
+            log.warning(
+                "memcached unavailable", server=self._address, reason=str(error) or "timeout"
+            )
             return None
 
-    async def _connected(self) -> MemcachedConnection:
+    async def _connect(self) -> MemcachedConnection:
         async with self._connecting:
-            if self._line is None or not self._line.open:
+            if self._connection is None or not self._connection.open:
                 host, port = self._address
                 loop = asyncio.get_running_loop()
-                async with asyncio.timeout(self._seconds):
-                    _, self._line = await loop.create_connection(MemcachedConnection, host, port)
-            return self._line
-
-
-# One connection to memcached: requests are sent as they come, replies matched in order.
-#
-# Nobody waits for another's reply before sending. One who gives up waiting leaves a gap that the
-# reply falls into, so the rest stay matched; a connection that is late or breaks the protocol is
-# ended, and everyone who waits on it is told.
+                async with asyncio.timeout(self._timeout):
+                    _, self._connection = await loop.create_connection(
+                        MemcachedConnection, host, port
+                    )
+            return self._connection
 
 
 class MemcachedConnection(asyncio.Protocol):
-    """The client's end."""
+    """A pipelined connection: requests are sent at once, replies are matched in order.
+
+    After a timeout or a protocol error the connection is closed, and all waiting requests fail.
+    """
 
     def __init__(self) -> None:
         self._replies = MemcachedReplyParser()
@@ -180,7 +173,7 @@ class MemcachedConnection(asyncio.Protocol):
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, request: bytes, seconds: float) -> Reply:
+    async def request(self, request: bytes, seconds: float) -> Reply:
         if self._transport is None or not self.open:
             raise ConnectionResetError("the connection is closed")
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -190,7 +183,6 @@ class MemcachedConnection(asyncio.Protocol):
             async with asyncio.timeout(seconds):
                 return await reply
         except TimeoutError:
-            # Later replies would be as late: better a new connection, or none.
             self.close()
             raise
 
@@ -206,7 +198,7 @@ class MemcachedConnection(asyncio.Protocol):
         try:
             for reply in self._replies.feed(data):
                 if not self._waiting:
-                    raise ProtocolError("this is not memcached: it speaks unasked")
+                    raise ProtocolError("not a memcached server: unexpected reply")
                 waiter = self._waiting.popleft()
                 if not waiter.done():
                     waiter.set_result(reply)
@@ -215,7 +207,7 @@ class MemcachedConnection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail(error or ConnectionResetError("memcached ended the connection"))
+        self._fail(error or ConnectionResetError("memcached closed the connection"))
 
     def _fail(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, deque()

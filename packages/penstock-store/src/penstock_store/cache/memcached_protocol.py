@@ -1,7 +1,6 @@
-"""What memcached answers, in its text protocol: bytes in, replies out, no sockets.
+"""The text protocol of memcached, sans-IO: requests, and a parser of replies.
 
-A reply to a read is the values found; to anything else, a line. Replies come in the order of the
-requests. Requests are made here too, next to what answers them.
+The reply to a read is the values found, to other requests a line.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ DELETED: Final = (b"DELETED", b"NOT_FOUND")
 
 _END: Final = b"\r\n"
 _MAX_LINE_BYTES: Final = 2048
-#: Longer times are taken for a date.
+#: memcached takes longer times as timestamps.
 _MAX_RELATIVE_SECONDS: Final = 30 * 86_400
 
 
@@ -30,7 +29,7 @@ def encode_get(keys: Iterable[str]) -> bytes:
 
 
 def encode_set(key: str, value: bytes, ttl: float) -> bytes:
-    # A time of 0 would be for ever.
+    # 0 would mean no expiry.
     seconds = max(1, round(ttl))
     until = seconds if seconds <= _MAX_RELATIVE_SECONDS else int(time.time()) + seconds
     return b"set %b 0 %d %d\r\n%b\r\n" % (_encoded_key(key), until, len(value), value)
@@ -41,7 +40,7 @@ def encode_delete(key: str) -> bytes:
 
 
 class MemcachedReplyParser:
-    """Takes what was read, gives the replies that are whole."""
+    """Bytes in, complete replies out."""
 
     __slots__ = ("_buffer", "_values")
 
@@ -70,13 +69,13 @@ class MemcachedReplyParser:
                 yield line
         del self._buffer[:done]
         if end < 0 and len(self._buffer) > _MAX_LINE_BYTES:
-            raise ProtocolError("this is not memcached: a line has no end")
+            raise ProtocolError("not a memcached server: line too long")
 
 
 def _encoded_key(key: str) -> bytes:
-    """The key in bytes. An invalid key is a programming error (`CacheKeys` makes none)."""
+    """An invalid key is a programming error; `CacheKeys` makes none."""
     if len(key) > MAX_KEY_BYTES or not VALID_KEY.fullmatch(key):
-        raise ValueError(f"{key[:80]!r} is no key for memcached")
+        raise ValueError(f"invalid memcached key {key[:80]!r}")
     return key.encode()
 
 
@@ -85,4 +84,4 @@ def _value_line(line: bytes) -> tuple[str, int]:
         _, key, _, length, *_ = line.split(b" ")
         return key.decode(), int(length)
     except ValueError as error:
-        raise ProtocolError(f"this is not memcached: {line[:80]!r}") from error
+        raise ProtocolError(f"not a memcached server: {line[:80]!r}") from error

@@ -1,8 +1,4 @@
-"""The cache in this process: bounded in entries and bytes, the least recently used go first.
-
-`LruCache` is the mechanism, safe to use from any thread; `MemoryCache` gives it the face of a
-cache.
-"""
+"""The cache in this process: an LRU with limits of entries and bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Final, Self
 
 from penstock.core.units import MiB
@@ -18,23 +13,23 @@ from penstock_store.cache.cache import DEFAULT_TTL_SECONDS, CacheStatistics
 
 MAX_ENTRIES: Final = 100_000
 MAX_BYTES: Final = 64 * MiB
-#: What an entry takes beside its key and value, by and large.
+#: Approximate bytes of an entry beside key and value.
 _OVERHEAD: Final = 200
 
 
 class LruCache:
-    """Values by key, each until its time; never more of them than was said."""
+    """Thread-safe."""
 
-    __slots__ = ("_clock", "_entries", "_lock", "_most_bytes", "_most_entries", "_size")
+    __slots__ = ("_clock", "_entries", "_lock", "_max_bytes", "_max_entries", "_size")
 
     def __init__(
         self,
-        most_entries: int = MAX_ENTRIES,
-        most_bytes: int = MAX_BYTES,
+        max_entries: int = MAX_ENTRIES,
+        max_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most_entries = most_entries
-        self._most_bytes = most_bytes
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._clock = clock
         self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
         self._size = 0
@@ -45,7 +40,7 @@ class LruCache:
 
     @property
     def size(self) -> int:
-        """The bytes it takes."""
+        """Bytes."""
         return self._size
 
     def get(self, key: str) -> bytes | None:
@@ -64,11 +59,11 @@ class LruCache:
         size = _size(key, value)
         with self._lock:
             self._drop(key)
-            if ttl <= 0 or size > self._most_bytes:
+            if ttl <= 0 or size > self._max_bytes:
                 return
             self._entries[key] = (value, self._clock() + ttl)
             self._size += size
-            while len(self._entries) > self._most_entries or self._size > self._most_bytes:
+            while len(self._entries) > self._max_entries or self._size > self._max_bytes:
                 self._drop(next(iter(self._entries)))
 
     def delete(self, key: str) -> None:
@@ -93,46 +88,38 @@ def _size(key: str, value: bytes) -> int:
 class MemoryCache:
     """An `LruCache` with the interface of `Cache`."""
 
-    __slots__ = ("_shelf", "figures")
+    __slots__ = ("_lru", "statistics")
 
-    def __init__(self, shelf: LruCache | None = None) -> None:
-        self._shelf = shelf or LruCache()
-        self.figures = CacheStatistics()
+    def __init__(self, lru: LruCache | None = None) -> None:
+        self._lru = lru or LruCache()
+        self.statistics = CacheStatistics()
 
     async def get(self, key: str) -> bytes | None:
-        value = self._shelf.get(key)
+        value = self._lru.get(key)
         if value is None:
-            self.figures.misses += 1
+            self.statistics.misses += 1
         else:
-            self.figures.hits += 1
+            self.statistics.hits += 1
         return value
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         return {key: value for key in keys if (value := await self.get(key)) is not None}
 
-    def kept(self, key: str) -> bytes | None:
-        return self._shelf.get(key)
-
     async def set(self, key: str, value: bytes, ttl: float = DEFAULT_TTL_SECONDS) -> None:
-        self._shelf.set(key, value, ttl)
+        self._lru.set(key, value, ttl)
 
     async def set_many(self, values: Mapping[str, bytes], ttl: float = DEFAULT_TTL_SECONDS) -> None:
         for key, value in values.items():
-            self._shelf.set(key, value, ttl)
+            self._lru.set(key, value, ttl)
 
     async def delete(self, key: str) -> None:
-        self._shelf.delete(key)
+        self._lru.delete(key)
 
     async def close(self) -> None:
-        self._shelf.clear()
+        self._lru.clear()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -1,4 +1,4 @@
-"""`penstock dashboards`: all pages a person looks at, in one process."""
+"""`penstock dashboards`: all dashboards in one process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from penstock_store.http.server import is_local_only
 if TYPE_CHECKING:
     from penstock_store.dashboard.pages import Authenticator, DashboardSection, SectionContext
 
-#: Entry points of sections: `name = "module:function"`, `(Surroundings) -> Section`.
+#: Entry points `(SectionContext) -> DashboardSection`.
 SECTIONS: Final = "penstock.dashboards"
-#: Entry points of sections that ask who comes in: `(Surroundings) -> tuple[Section, Gate]`.
+#: Entry points `(SectionContext) -> tuple[DashboardSection, Authenticator]`.
 GATES: Final = "penstock.gates"
 
 
@@ -40,7 +40,7 @@ def dashboards(
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A name they are reached by, beside addresses; may be repeated."
+            metavar="NAME", help="An accepted host name beside addresses; may be repeated."
         ),
     ] = None,
     data: Data = None,
@@ -56,20 +56,20 @@ def dashboards(
 
     if gate is None and not is_local_only(host):
         raise ConfigurationError(
-            f"--host {host}: without a gate, whoever comes in is an administrator. Add --gate "
-            "hives, or listen on 127.0.0.1, behind a proxy that asks"
+            f"--host {host}: without --gate every visitor is an administrator. Add --gate hives, "
+            "or listen on 127.0.0.1 behind a proxy that authenticates"
         )
     home = prepare(file, pairs, data).settings.data
-    around = SectionContext(home, url, database)
-    sections, keeper = _sections(only or sorted(_installed(SECTIONS)), gate, around)
+    context = SectionContext(home, url, database)
+    sections, authenticator = _sections(only or sorted(_installed(SECTIONS)), gate, context)
     hosts = [*(allow_host or ()), host]
-    asyncio.run(_run(around, sections, keeper, hosts, port, with_stdin))
+    asyncio.run(_run(context, sections, authenticator, hosts, port, with_stdin))
 
 
 async def _run(
-    around: SectionContext,
+    context: SectionContext,
     sections: list[DashboardSection],
-    keeper: Authenticator | None,
+    authenticator: Authenticator | None,
     hosts: list[str],
     port: int,
     with_stdin: bool,
@@ -77,34 +77,34 @@ async def _run(
     from penstock_store.dashboard.app import create_app
     from penstock_store.http.server import serve_app
 
-    app = create_app(sections, around.data, keeper, hosts=hosts)
+    app = create_app(sections, context.data, authenticator, hosts=hosts)
     async with stop_event(with_stdin) as stop, serve_app(app, hosts[-1], port) as address:
         typer.echo(f"penstock dashboards ready: {address}")
         await stop.wait()
 
 
 def _sections(
-    names: list[str], gate: str | None, around: SectionContext
+    names: list[str], gate: str | None, context: SectionContext
 ) -> tuple[list[DashboardSection], Authenticator | None]:
-    """The sections asked for; the gate goes with the section whose people it knows."""
+    """The sections by name, and the authenticator of the gate."""
     sections, gates = _installed(SECTIONS), _installed(GATES)
     if gate is not None and (gate not in gates or gate not in names):
         raise ConfigurationError(
             f"--gate {gate}: not a section with accounts (installed: {_listed(gates)})"
         )
     shown: list[DashboardSection] = []
-    keeper: Authenticator | None = None
+    authenticator: Authenticator | None = None
     for name in names:
         if name not in sections:
             raise ConfigurationError(
                 f"--only {name}: no such section (installed: {_listed(sections)})"
             )
         if name == gate:
-            section, keeper = gates[name].load()(around)
+            section, authenticator = gates[name].load()(context)
         else:
-            section = sections[name].load()(around)
+            section = sections[name].load()(context)
         shown.append(section)
-    return shown, keeper
+    return shown, authenticator
 
 
 def _installed(group: str) -> dict[str, EntryPoint]:

@@ -1,8 +1,4 @@
-"""`penstock store`: the embedded database alone, until it is told to stop; and its schema.
-
-Others that use the same data directory meanwhile share the server. It is stopped when the last of
-them has gone.
-"""
+"""`penstock store`: runs the embedded database, which other processes share; migrates schemas."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from penstock.cli.options import ConfigFile, Data, Overrides, effective, prepare
 from penstock.cli.shutdown import stop_event, wait_for_exit
 from penstock.core.config import Settings
 
-app = typer.Typer(help="Run the embedded database alone, or look after any database's schema.")
+app = typer.Typer(help="Run the embedded database, or migrate the schema of a database.")
 
 DatabaseUrl = Annotated[
     str | None,
@@ -43,7 +39,7 @@ def store(
 
 @app.command()
 def migrate(url: DatabaseUrl = None, data: Data = None, file: ConfigFile = None) -> None:
-    """Bring a database's schema up to date; the embedded one is started for it if need be."""
+    """Migrate the schema of a database; the embedded one is started if necessary."""
     import penstock_store
     from penstock_store.schema import revisions
 
@@ -67,7 +63,7 @@ def url(data: Data = None, file: ConfigFile = None) -> None:
     found = EmbeddedServer(settings.data / EMBEDDED_FOLDER).running_url
     if found is None:
         raise StoreUnavailable(
-            f"no database runs on {settings.data / EMBEDDED_FOLDER}; try: penstock store"
+            f"no database is running in {settings.data / EMBEDDED_FOLDER}; run: penstock store"
         )
     typer.echo(found)
 
@@ -82,19 +78,19 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
             penstock_store.migrate(server.url)
             pid = server.pid
             if pid is None:
-                raise StoreUnavailable("the database ended as soon as it was ready")
+                raise StoreUnavailable("the database ended right after its start")
             typer.echo(f"penstock store ready: {server.url}")
             if await _died(pid, stop):
-                raise StoreUnavailable("the database has ended, and not by us")
+                raise StoreUnavailable("the database has ended unexpectedly")
 
 
 async def _died(pid: int, stop: asyncio.Event) -> bool:
-    """Wait until told to stop, or until the server's process is gone. Whether it was that."""
-    gone = asyncio.create_task(wait_for_exit(pid))
-    told = asyncio.create_task(stop.wait())
+    """Wait for the stop event or the end of the server; true for the latter."""
+    ended = asyncio.create_task(wait_for_exit(pid))
+    stopped = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
-        return gone.done()
+        await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return ended.done()
     finally:
-        gone.cancel()
-        told.cancel()
+        ended.cancel()
+        stopped.cancel()

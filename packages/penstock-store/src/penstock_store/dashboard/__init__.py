@@ -1,1 +1,1 @@
-"""What a person looks at: the dashboards, one process for all of them (`penstock dashboards`)."""
+"""The dashboards of all applications in one process (`penstock dashboards`)."""

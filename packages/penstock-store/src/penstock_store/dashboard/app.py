@@ -1,8 +1,7 @@
-"""The dashboards as one ASGI application: pages behind the gate, inside the frame.
+"""The dashboards as one ASGI application: authenticated pages inside a frame.
 
-NiceGUI keeps its routes for the whole process, so there is one `create_app` in a process. What
-visitors prefer is kept under the data directory; who they are is in their signed cookie, as a key
-that the gate knows (`sign_in.py`). Both outlive a restart.
+NiceGUI's routes are global, so a process can have only one `create_app`. Preferences of users are
+stored under the data directory, sessions in signed cookies (`sign_in.py`); both survive a restart.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from penstock_store.dashboard.pages import (
     is_allowed,
 )
 
-#: Sessions, and what signs them.
+#: Preferences and the secret of cookies.
 DATA_FOLDER: Final = "web"
-#: A page asks a database before it is there; on a busy machine that may take a while.
+#: Time limit of drawing a page, with its database queries.
 _DRAW_SECONDS: Final = 60.0
-#: How often the gate is asked about who has a page open.
+#: Between two checks of the session of an open page.
 SESSION_CHECK_SECONDS: Final = 60.0
 
 
@@ -51,10 +50,10 @@ def create_app(
     sections: Sequence[DashboardSection],
     data: Path,
     gate: Authenticator | None = None,
-    recall_seconds: float = SESSION_CHECK_SECONDS,
+    check_seconds: float = SESSION_CHECK_SECONDS,
     hosts: Sequence[str] = (),
 ) -> FastAPI:
-    """`hosts` are the names it is reached by beside addresses and localhost."""
+    """`hosts` are host names that are accepted beside addresses and localhost."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -63,20 +62,21 @@ def create_app(
                 for section in sections:
                     await stack.enter_async_context(section.opened())
             except (PenstockError, ConnectionError) as error:
-                server.state.failure = error  # for whoever serves it to tell
+                server.state.failure = error  # raised by `serve_app`
             yield
 
     folder = data / DATA_FOLDER
     private_directory(folder)
     Storage.path = folder
     server = FastAPI(lifespan=lifespan, openapi_url=None)
-    doors = _PageRoutes(PageFrame(sections, gate), gate, recall_seconds)
-    doors.open(DashboardPage("/", "Dashboards", "home", home_page(sections, gate), listed=False))
+    routes = _PageRoutes(PageFrame(sections, gate), gate, check_seconds)
+    home = DashboardPage("/", "Dashboards", "home", home_page(sections, gate), in_menu=False)
+    routes.add_page(home)
     for section in sections:
         for page in section.pages:
-            doors.open(page)
+            routes.add_page(page)
         for download in section.downloads:
-            doors.hand_out(download)
+            routes.add_download(download)
         if section.static is not None:
             nicegui_app.add_static_files(f"/static/{section.name.lower()}", section.static)
     if gate is not None:
@@ -101,62 +101,60 @@ def create_app(
 
 
 class _PageRoutes:
-    """Whoever comes to a page is known, or is asked; and sees it if they may."""
-
-    def __init__(self, frame: PageFrame, gate: Authenticator | None, recall_seconds: float) -> None:
+    def __init__(self, frame: PageFrame, gate: Authenticator | None, check_seconds: float) -> None:
         self._frame = frame
         self._gate = gate
-        self._recall_seconds = recall_seconds
+        self._check_seconds = check_seconds
 
-    def open(self, page: DashboardPage) -> None:
-        async def shown(request: Request) -> Response | None:
-            person = await self._person(request)
-            if person is None:
+    def add_page(self, page: DashboardPage) -> None:
+        async def draw(request: Request) -> Response | None:
+            user = await self._find_user(request)
+            if user is None:
                 return _redirect_to_sign_in(request)
             if self._gate is not None:
-                recall = partial(self._recall, request, page)
-                ui.timer(self._recall_seconds, recall, immediate=False)
-            with self._frame.around(page, person) as entitle:
-                if is_allowed(person, page.role, self._gate):
+                check = partial(self._check_session, request, page)
+                ui.timer(self._check_seconds, check, immediate=False)
+            with self._frame.around(page, user) as set_title:
+                if is_allowed(user, page.role, self._gate):
                     await page.draw(
-                        PageRequest(person, request.path_params, request.query_params, entitle)
+                        PageRequest(user, request.path_params, request.query_params, set_title)
                     )
                 else:
-                    draw_forbidden(page, person)
+                    draw_forbidden(page, user)
             return None
 
         title = page.title if page.path == "/" else f"{page.title} · Penstock"
-        ui.page(page.path, title=title, response_timeout=_DRAW_SECONDS)(shown)
+        ui.page(page.path, title=title, response_timeout=_DRAW_SECONDS)(draw)
 
-    def hand_out(self, download: DashboardDownload) -> None:
+    def add_download(self, download: DashboardDownload) -> None:
         async def answered(request: Request) -> Response:
-            person = await self._person(request)
-            if person is None:
+            user = await self._find_user(request)
+            if user is None:
                 return _redirect_to_sign_in(request)
-            if not is_allowed(person, download.role, self._gate):
-                return Response("This is not for you.", 403, media_type="text/plain")
+            if not is_allowed(user, download.role, self._gate):
+                return Response("Not permitted.", 403, media_type="text/plain")
             return await download.answer(
-                PageRequest(person, request.path_params, request.query_params)
+                PageRequest(user, request.path_params, request.query_params)
             )
 
         nicegui_app.add_route(download.path, answered)
 
-    async def _person(self, request: Request) -> DashboardUser | None:
+    async def _find_user(self, request: Request) -> DashboardUser | None:
         if self._gate is None:
             return ANONYMOUS
         key = sign_in.session_key(request)
-        return None if key is None else await self._gate.recall(key)
+        return None if key is None else await self._gate.find_user(key)
 
-    async def _recall(self, request: Request, page: DashboardPage) -> None:
-        """An open page ends with the session it was opened in, or with the role it is for."""
+    async def _check_session(self, request: Request, page: DashboardPage) -> None:
+        """Close an open page when its session has ended or the user has lost the role."""
         client = ui.context.client
         try:
-            person = await self._person(request)
+            user = await self._find_user(request)
         except (PenstockError, ConnectionError):
-            return  # asked again in a minute
-        if person is None or not is_allowed(person, page.role, self._gate):
+            return  # checked again later
+        if user is None or not is_allowed(user, page.role, self._gate):
             ui.navigate.reload()
-            client.remove_all_elements()  # whatever the browser does, nothing answers it any more
+            client.remove_all_elements()  # in case that the browser does not reload
 
 
 def _redirect_to_sign_in(request: Request) -> RedirectResponse:
@@ -165,7 +163,7 @@ def _redirect_to_sign_in(request: Request) -> RedirectResponse:
 
 
 def _secret(file: Path) -> str:
-    """What signs the sessions: made once, and for nobody else to read."""
+    """The secret of session cookies, created once."""
     try:
         return file.read_text()
     except FileNotFoundError:
@@ -174,18 +172,15 @@ def _secret(file: Path) -> str:
         return file.read_text()
 
 
-# The first page: what there is to look at.
-
-
 def home_page(
     sections: Sequence[DashboardSection], gate: Authenticator | None
 ) -> Callable[[PageRequest], Awaitable[None]]:
-    async def draw(visit: PageRequest) -> None:
+    async def draw(request: PageRequest) -> None:
         for section in sections:
             pages = [
                 page
                 for page in section.pages
-                if page.listed and is_allowed(visit.person, page.role, gate)
+                if page.in_menu and is_allowed(request.user, page.role, gate)
             ]
             if not pages:
                 continue

@@ -1,9 +1,8 @@
-"""The page that asks who somebody is, where there is a gate; and the sessions that come of it.
+"""The sign-in page and its sessions.
 
-A session's key is in the browser's signed cookie, and nowhere else: a cookie from before a sign-in
-is not signed in after it. Pages talk over a WebSocket, which sets no cookies, so the page leads
-the browser to an address that does, with a ticket that is good once, for this browser, for a
-minute.
+The session key is in the browser's signed cookie. Pages communicate over a WebSocket, which cannot
+set cookies, so after a sign-in the browser is redirected to a URL that does, with a ticket that is
+valid once, for this browser, for a minute.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from penstock_store.dashboard.pages import Authenticator, safe_redirect_path
 SIGN_IN_PATH: Final = "/sign-in"
 SIGN_OUT_PATH: Final = "/sign-out"
 _SIGNED_IN_PATH: Final = "/sign-in/done"
-#: Where a cookie has the key of the session.
+#: The name in the cookie.
 _SESSION_KEY: Final = "key"
-_WRONG_PASSWORD: Final = "That is not the name and password of an account here."
+_WRONG_PASSWORD: Final = "Wrong name or password."
 
 
 def session_key(request: Request) -> str | None:
@@ -36,23 +35,23 @@ def session_key(request: Request) -> str | None:
 
 
 class SignInTickets:
-    """Keys of sessions that a browser has yet to fetch."""
+    """Session keys that browsers have not fetched yet."""
 
     LIFE_SECONDS: Final = 60.0
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._held: dict[str, tuple[float, str, str]] = {}
+        self._tickets: dict[str, tuple[float, str, str]] = {}
 
     def issue(self, browser: str, key: str) -> str:
         now = self._clock()
-        self._held = {name: held for name, held in self._held.items() if held[0] > now}
+        self._tickets = {name: ticket for name, ticket in self._tickets.items() if ticket[0] > now}
         ticket = secrets.token_urlsafe(32)
-        self._held[ticket] = (now + self.LIFE_SECONDS, browser, key)
+        self._tickets[ticket] = (now + self.LIFE_SECONDS, browser, key)
         return ticket
 
     def redeem(self, browser: str, ticket: str) -> str | None:
-        until, holder, key = self._held.pop(ticket, (0.0, "", ""))
+        until, holder, key = self._tickets.pop(ticket, (0.0, "", ""))
         return key if holder == browser and until > self._clock() else None
 
 
@@ -62,10 +61,11 @@ def install_sign_in(gate: Authenticator) -> None:
     async def page(request: Request) -> None:
         target = safe_redirect_path(request.query_params.get("next", "/"))
         browser = request.session["id"]
+        address = request.client.host if request.client else "unknown"
 
         async def sign_in() -> None:
             try:
-                key = await gate.admit(name.value.strip(), password.value)
+                key = await gate.sign_in(name.value.strip(), password.value, address)
             except PenstockError as error:
                 key = None
                 wrong.set_text(str(error))
@@ -91,20 +91,20 @@ def install_sign_in(gate: Authenticator) -> None:
             ui.button("Sign in", on_click=sign_in).props("unelevated no-caps")
 
     async def done(request: Request) -> Response:
-        asked = request.query_params
-        key = tickets.redeem(request.session["id"], asked.get("ticket", ""))
+        query = request.query_params
+        key = tickets.redeem(request.session["id"], query.get("ticket", ""))
         if key is None:
             return RedirectResponse(SIGN_IN_PATH, 303)
         if (before := session_key(request)) is not None:
-            await gate.dismiss(before)
+            await gate.sign_out(before)
         request.session[_SESSION_KEY] = key
-        return RedirectResponse(safe_redirect_path(asked.get("next", "/")), 303)
+        return RedirectResponse(safe_redirect_path(query.get("next", "/")), 303)
 
     async def sign_out(request: Request) -> Response:
         key = session_key(request)
         request.session.pop(_SESSION_KEY, None)
         if key is not None:
-            await gate.dismiss(key)
+            await gate.sign_out(key)
         return RedirectResponse(SIGN_IN_PATH, 303)
 
     ui.page(SIGN_IN_PATH, title="Sign in · Penstock")(page)

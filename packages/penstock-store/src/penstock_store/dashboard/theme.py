@@ -1,7 +1,6 @@
-"""How the dashboards look: a style sheet, a few colours, a mark.
+"""Style sheet, colours, logo, and options that all charts share.
 
-Colours are variables of the style sheet, one set for light and one for dark. Charts are drawn on
-canvases that do not see those: `CHART_TEXT_COLOUR` reads on both.
+Charts are rendered as SVG, so the style sheet colours their text for light and dark mode.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from nicegui import app, ui
 
 from penstock import __version__
 
-#: A gate in a channel, and the water behind it.
 LOGO: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" width="28" height="28"'
     ' fill="none">'
@@ -32,31 +30,25 @@ _STATIC_URL: Final = "/static"
 ACCENT_COLOUR: Final = "#0c8fa6"
 HUMAN_COLOUR: Final = "#e07a3f"
 ANIMAL_COLOUR: Final = "#2f9e8f"
-#: Text and lines of charts, by light and by dark.
+#: Legible in light and dark mode.
 CHART_TEXT_COLOUR: Final = "#8294a6"
 CHART_LINE_COLOUR: Final = "rgba(130, 148, 166, 0.25)"
 
 
 def install_theme() -> None:
-    """For all pages."""
     app.add_static_files(_STATIC_URL, Path(__file__).with_name("static"))
     link = f'<link rel="stylesheet" href="{_STATIC_URL}/theme.css?{__version__}">'
     ui.add_head_html(link, shared=True)
     app.colors(primary=ACCENT_COLOUR, positive="#2b9a66", negative="#d64545", warning="#d9902f")
 
 
-# What charts of all pages have in common, as ECharts has it: plain options, one look.
-#
-# They are drawn as SVG, whose words are the style sheet's to colour, by day and by night; what a
-# canvas writes would have to be read on both.
-
 ChartOptions = dict[str, Any]
 
 
 def draw_chart(options: ChartOptions, about: str) -> ui.echart:
-    """`about` is what those are told it is who cannot see it."""
+    """`about` is the description for screen readers."""
     chart = ui.echart(options, renderer="svg").classes("p-chart").props("role=img")
-    chart.props["aria-label"] = about  # whatever is in it
+    chart.props["aria-label"] = about
     return chart
 
 
@@ -74,7 +66,6 @@ def chart_grid(**margins: int) -> ChartOptions:
 
 
 def category_axis(names: Sequence[str]) -> ChartOptions:
-    """An axis of words."""
     return {
         "type": "category",
         "data": list(names),
@@ -85,7 +76,6 @@ def category_axis(names: Sequence[str]) -> ChartOptions:
 
 
 def value_axis(**axis: Any) -> ChartOptions:
-    """An axis of numbers."""
     return {
         "type": "value",
         "splitLine": {"lineStyle": {"color": CHART_LINE_COLOUR}},

@@ -1,7 +1,8 @@
-"""Who runs the embedded server: whoever runs us, except that PostgreSQL refuses root.
+"""The user of the embedded server: the current user, or `pgserver` for root.
 
-For root there is a system user of its own, `pgserver`, made by `useradd` when it is missing. It
-has no password, no shell and no home. The server's directory belongs to it.
+PostgreSQL refuses to run as root. The system user `pgserver` has no password, shell or home; it is
+created by `useradd` if it is missing. It gets access to root's data directory by entries in the
+access control lists of the parent directories, which allow this one user to traverse them.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from penstock.core.logs import get_logger
 
 log = get_logger(__name__)
 
-#: The name the wheel's own code would use too.
 SYSTEM_USER: Final = "pgserver"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAccount:
-    """The user and group the server's processes and files belong to."""
+    """Of the server's processes and files."""
 
     name: str
     uid: int
@@ -40,8 +40,7 @@ class ServerAccount:
         return cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
     @property
-    def other(self) -> bool:
-        """Whether it is not ours: programs have to be run as this user."""
+    def is_other_user(self) -> bool:
         return os.geteuid() != self.uid
 
 
@@ -50,7 +49,7 @@ def _system_user() -> pwd.struct_passwd:
         return pwd.getpwnam(SYSTEM_USER)
     except KeyError:
         pass
-    log.info("adding a system user to run the embedded database", user=SYSTEM_USER)
+    log.info("system user added", user=SYSTEM_USER)
     command = ["useradd", "--system", "--user-group", "--no-create-home"]
     try:
         subprocess.run(
@@ -63,35 +62,28 @@ def _system_user() -> pwd.struct_passwd:
     except (OSError, KeyError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", "") or error
         raise ConfigurationError(
-            f"PostgreSQL does not run as root, and the user {SYSTEM_USER} could not be "
-            f"added: {reason}; run Penstock as another user, or give the URL of a PostgreSQL"
+            f"PostgreSQL does not run as root, and user {SYSTEM_USER} cannot be added: {reason}; "
+            "run Penstock as another user, or give the URL of a PostgreSQL"
         ) from error
 
-
-# A way for one user through directories that are closed to others.
-#
-# Root's data lie under `/root` by default, where the server's user may not go. The directories on
-# the way get an entry in their access-control list that lets this one user pass, and not look; no
-# one else gains anything. A file system without such lists leaves it to a person, who is told what
-# to do.
 
 _ACL_ATTRIBUTE: Final = "system.posix_acl_access"
 _ACL_VERSION: Final = struct.pack("<I", 2)
 _ACL_ENTRY: Final = struct.Struct("<HHI")  # tag, permissions, user or group
 _OWNER, _USER, _GROUP, _NAMED_GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
-_NOBODY: Final = 0xFFFFFFFF
+_UNDEFINED: Final = 0xFFFFFFFF
 _TRAVERSE: Final = 1
 
 
 def grant_traversal(target: Path, account: ServerAccount) -> None:
-    """Let the account reach `target`, through all directories above it."""
+    """Let the account reach `target` through its parent directories."""
     for directory in reversed(target.resolve().parents):
         status = directory.stat()
         if may_traverse(status, account):
             continue
         entries = _acl_entries(directory, status)
-        # A `chmod` since then may have left our entry and taken its effect, through the mask.
-        if entries.get((_USER, account.uid), 0) & entries.get((_MASK, _NOBODY), 0) & _TRAVERSE:
+        # A later `chmod` may have disabled our entry through the mask.
+        if entries.get((_USER, account.uid), 0) & entries.get((_MASK, _UNDEFINED), 0) & _TRAVERSE:
             continue
         try:
             os.setxattr(
@@ -99,14 +91,14 @@ def grant_traversal(target: Path, account: ServerAccount) -> None:
             )
         except OSError as error:
             raise ConfigurationError(
-                f"{account.name}, who runs the embedded database, cannot pass {directory} "
-                f"({error.strerror}): keep the data elsewhere (--data), or: chmod o+x {directory}"
+                f"{account.name}, the user of the embedded database, cannot traverse {directory} "
+                f"({error.strerror}): use another --data, or run: chmod o+x {directory}"
             ) from error
-        log.info("the database's user may pass", directory=str(directory), user=account.name)
+        log.info("directory traversal granted", directory=str(directory), user=account.name)
 
 
 def may_traverse(status: os.stat_result, account: ServerAccount) -> bool:
-    """Whether the plain mode of a directory lets the account through."""
+    """By the mode of the directory."""
     if status.st_uid == account.uid:
         return bool(status.st_mode & stat.S_IXUSR)
     if status.st_gid == account.gid:
@@ -118,7 +110,7 @@ _AclEntries = dict[tuple[int, int], int]
 
 
 def _acl_entries(directory: Path, status: os.stat_result) -> _AclEntries:
-    """The list as it is; that of a directory without one says what its mode says."""
+    """The access control list; without one, that of the mode."""
     try:
         packed = os.getxattr(directory, _ACL_ATTRIBUTE)
     except OSError as error:
@@ -126,9 +118,9 @@ def _acl_entries(directory: Path, status: os.stat_result) -> _AclEntries:
             raise
         mode = status.st_mode
         return {
-            (_OWNER, _NOBODY): mode >> 6 & 7,
-            (_GROUP, _NOBODY): mode >> 3 & 7,
-            (_OTHER, _NOBODY): mode & 7,
+            (_OWNER, _UNDEFINED): mode >> 6 & 7,
+            (_GROUP, _UNDEFINED): mode >> 3 & 7,
+            (_OTHER, _UNDEFINED): mode & 7,
         }
     return {
         (tag, who): allowed
@@ -138,14 +130,14 @@ def _acl_entries(directory: Path, status: os.stat_result) -> _AclEntries:
 
 def _with_traversal(entries: _AclEntries, uid: int) -> _AclEntries:
     changed = entries | {(_USER, uid): entries.get((_USER, uid), 0) | _TRAVERSE}
-    # The mask bounds what every named entry and the group may do: it must not bound this.
-    bound = entries.get((_MASK, _NOBODY), entries[_GROUP, _NOBODY])
-    changed[_MASK, _NOBODY] = bound | _TRAVERSE
+    # The mask limits named entries, so it must allow traversal.
+    bound = entries.get((_MASK, _UNDEFINED), entries[_GROUP, _UNDEFINED])
+    changed[_MASK, _UNDEFINED] = bound | _TRAVERSE
     return changed
 
 
 def _packed_acl(entries: _AclEntries) -> bytes:
-    """In the order the system wants: by kind, and by number within a kind."""
+    """Sorted by tag and id, as the kernel requires."""
     return _ACL_VERSION + b"".join(
         _ACL_ENTRY.pack(tag, entries[tag, who], who) for tag, who in sorted(entries)
     )

@@ -1,8 +1,8 @@
-"""What a server says about itself in `postmaster.pid`, and whether to believe it.
+"""The server process: detect, start, wait and stop.
 
-The file outlives a server that was killed, and the process number in it may by then be anybody's.
-So a server is taken to run only if that process works in the data directory, as every process of
-PostgreSQL does.
+`postmaster.pid` survives a killed server, and its process id may be reused. So a server counts as
+running only if the process has the data directory as working directory, as PostgreSQL's have. The
+server runs in its own session: Ctrl-C does not reach it, and it survives a crash of Penstock.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ SOCKET_FILE: Final = ".s.PGSQL.5432"
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """A running server: its process, the directory of its socket, whether it takes connections."""
+    """A running server, as its pid file describes it."""
 
     pid: int
-    sockets: str
+    sockets: str  #: directory
     port: int
     ready: bool
 
 
 def read_pid_file(data: Path) -> Postmaster | None:
-    """The server that runs on a data directory, if one does."""
+    """The server of a data directory, if it runs."""
     lines = _lines(data)
     try:
         found = Postmaster(
@@ -45,38 +45,37 @@ def read_pid_file(data: Path) -> Postmaster | None:
             sockets=lines[4],
             ready=lines[7].strip() == "ready",
         )
-    except (IndexError, ValueError):  # no file, or one that is being written
+    except (IndexError, ValueError):  # no file, or it is being written
         return None
-    return found if _works_in(found.pid, data) else None
+    return found if _has_cwd(found.pid, data) else None
 
 
 def remove_stale_files(data: Path, sockets: Path) -> bool:
-    """Remove what a server that is gone has left lying. Whether there was something.
+    """Remove pid file and socket of a killed server; returns whether there were any.
 
-    PostgreSQL does so itself, unless the number is that of a process of the same user, or of one
-    that nobody has buried: then it refuses to start. Orphans of a killed server are why it is
-    careful, so we are too.
+    PostgreSQL refuses to start if the process id in the file exists. As PostgreSQL, we keep the
+    files while child processes of the killed server are running.
     """
     if not _lines(data) or server_processes(data):
         return False
-    for left in (data / PID_FILE, *sockets.glob(f"{SOCKET_FILE}*")):
-        left.unlink(missing_ok=True)
+    for file in (data / PID_FILE, *sockets.glob(f"{SOCKET_FILE}*")):
+        file.unlink(missing_ok=True)
     return True
 
 
 def server_processes(data: Path) -> list[int]:
-    """All processes that work in the data directory."""
+    """Processes with this working directory."""
     return [
         int(entry.name)
         for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _works_in(int(entry.name), data)
+        if entry.name.isdigit() and _has_cwd(int(entry.name), data)
     ]
 
 
-def _works_in(pid: int, data: Path) -> bool:
+def _has_cwd(pid: int, data: Path) -> bool:
     try:
         return Path(f"/proc/{pid}/cwd").readlink() == data
-    except OSError:  # gone, or another user's and so not the server
+    except OSError:  # ended, or of another user
         return False
 
 
@@ -87,13 +86,7 @@ def _lines(data: Path) -> list[str]:
         return []
 
 
-# The server's process: started, waited for, stopped.
-#
-# It is started in a session of its own, so that Ctrl-C in a terminal reaches us and not it, and it
-# outlives us if we are killed. Waiting for its end works for a child of ours as for one that was
-# taken over.
-
-#: A server that was killed first replays what it had not written, up to `max_wal_size`.
+#: After a crash the server replays the log, up to `max_wal_size`.
 START_TIMEOUT_SECONDS: Final = 120.0
 STOP_TIMEOUT_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.02
@@ -101,21 +94,21 @@ _LOG_LINES: Final = 12
 
 
 def start_server(data: Path, sockets: Path, log: Path, account: ServerAccount) -> Postmaster:
-    """Start a server and wait until it takes connections."""
+    """Start a server and wait until it accepts connections."""
     settings = {
         "listen_addresses": "",
         "unix_socket_directories": '"' + str(sockets).replace('"', '""') + '"',
         "unix_socket_permissions": "0700",
     }
-    with open(log, "ab", opener=private_opener) as said:
+    with open(log, "ab", opener=private_opener) as output:
         child = subprocess.Popen(
             [
                 *(str(cluster.programs_folder() / "postgres"), "-D", str(data)),
                 *(word for name, value in settings.items() for word in ("-c", f"{name}={value}")),
             ],
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
             **cluster.process_options(account),
         )
@@ -123,8 +116,7 @@ def start_server(data: Path, sockets: Path, log: Path, account: ServerAccount) -
     while time.monotonic() < deadline:
         found = read_pid_file(data)
         if found is not None and found.ready:
-            # It is not ours to wait for any more: whoever stops it may be another process.
-            child.returncode = 0
+            child.returncode = 0  # another process may stop the server: do not wait for it
             return found
         if child.poll() is not None:
             raise StoreUnavailable(f"the database in {data} did not start:\n{log_tail(log)}")
@@ -137,17 +129,17 @@ def start_server(data: Path, sockets: Path, log: Path, account: ServerAccount) -
 
 
 def wait_until_ready(data: Path, log: Path) -> Postmaster:
-    """Wait for a server that runs already, and may be recovering."""
+    """Wait for a running server, which may be in recovery."""
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while (found := read_pid_file(data)) is not None and time.monotonic() < deadline:
         if found.ready:
             return found
         time.sleep(_POLL_SECONDS)
-    raise StoreUnavailable(f"the database in {data} does not get ready:\n{log_tail(log)}")
+    raise StoreUnavailable(f"the database in {data} did not become ready:\n{log_tail(log)}")
 
 
 def stop_server(data: Path, log: Path) -> None:
-    """End sessions, roll back what was not committed, write everything, and be gone."""
+    """A fast shutdown: sessions are closed, open transactions rolled back."""
     found = read_pid_file(data)
     if found is None:
         return
@@ -180,5 +172,5 @@ def log_tail(log: Path) -> str:
 def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # another's child
+    except ChildProcessError:  # not our child
         return

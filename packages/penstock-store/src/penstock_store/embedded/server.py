@@ -1,12 +1,11 @@
-"""The embedded PostgreSQL: a server on one directory, for as long as somebody uses it.
+"""The embedded PostgreSQL: a server for one directory, while it is in use.
 
     with EmbeddedServer(data / "pg") as server:
         Database(server.url)
 
-Whoever comes first starts it, later ones (in this process or others) share it, the last one to
-leave stops it. A process that was killed is no user any more; the server it left running is taken
-over by the next. It listens on a Unix socket in its own directory and on no port; only the user
-who runs it, and root, can reach it.
+The first user starts it, others (in any process) share it, the last one stops it. A killed process
+does not count as a user; the server that it leaves running is taken over by the next one. The
+server listens on a Unix socket that only its user and root can reach.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
 
@@ -30,10 +28,7 @@ from penstock.core.data_directory import private_directory
 from penstock.core.errors import AccessRefused, PenstockError
 from penstock.core.logs import get_logger
 from penstock_store.database import connect
-from penstock_store.embedded import (
-    cluster,
-    postmaster,
-)
+from penstock_store.embedded import cluster, postmaster
 from penstock_store.embedded.account import ServerAccount, grant_traversal
 from penstock_store.embedded.postmaster import SOCKET_FILE, Postmaster
 from penstock_store.errors import StoreUnavailable
@@ -42,55 +37,54 @@ log = get_logger(__name__)
 
 
 class EmbeddedServer:
-    """A user of the server on a directory. `start` and `close`, or a `with` block."""
+    """A lease of the server of a directory: `start` and `close`, or a `with` block."""
 
     __slots__ = ("_lease", "_log", "data", "url")
 
     def __init__(self, directory: Path) -> None:
         self.data = directory.expanduser().resolve()
-        #: Where it is, once started.
-        self.url = ""
+        self.url = ""  #: after `start`
         self._lease = ServerLease(self.data)
-        # Beside the directory: that belongs to the server's user, this to us.
+        # Beside the directory, which belongs to the server's user.
         self._log = self.data.with_name(f"{self.data.name}.log")
 
     def start(self) -> str:
-        """Have the server running, and use it. Its URL."""
+        """Start or share the server; returns its URL."""
         if self.url:
             return self.url
         private_directory(self.data.parent, traversable=True)
         with self._lease.exclusive():
             account = ServerAccount.of_this_process()
-            if account.other:
+            if account.is_other_user:
                 grant_traversal(self.data, account)
                 grant_traversal(cluster.programs_folder() / "postgres", account)
             cluster.initialize(self.data, account)
             self._lease.acquire()
             try:
-                running = self._taken_over() or self._launched(account)
-                self.url = self._with_database(running)
+                running = self._take_over() or self._launch(account)
+                self.url = self._create_database(running)
             except BaseException:
-                self._leave(account)
+                self._release(account)
                 raise
         return self.url
 
     def close(self) -> None:
-        """Stop using it. The last one stops the server, and waits until it has stopped."""
+        """Release the lease; the last one stops the server and waits for its end."""
         if not self.url:
             return
         self.url = ""
         with self._lease.exclusive():
-            self._leave(ServerAccount.of_this_process())
+            self._release(ServerAccount.of_this_process())
 
     @property
     def pid(self) -> int | None:
-        """The server's process, if it runs, whoever uses it."""
+        """The process id, if the server runs."""
         found = postmaster.read_pid_file(self.data)
         return found.pid if found else None
 
     @property
     def running_url(self) -> str | None:
-        """Where it is, if it runs, whoever uses it. Not a claim: it may be stopped any time."""
+        """The URL, if the server runs; without a lease it may be stopped any time."""
         found = postmaster.read_pid_file(self.data)
         return _url(found, cluster.DATABASE) if found and found.ready else None
 
@@ -98,68 +92,60 @@ class EmbeddedServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _taken_over(self) -> Postmaster | None:
-        """A server that runs already: others use it, or whoever started it was killed."""
+    def _take_over(self) -> Postmaster | None:
+        """A server that runs already: it is in use, or its last user was killed."""
         if postmaster.read_pid_file(self.data) is None:
             return None
         found = postmaster.wait_until_ready(self.data, self._log)
         log.info("embedded database taken over", directory=str(self.data), pid=found.pid)
         return found
 
-    def _launched(self, account: ServerAccount) -> Postmaster:
-        place = socket_directory(self.data, account)
-        if postmaster.remove_stale_files(self.data, place):
-            log.info("a killed database recovers", directory=str(self.data))
-        found = postmaster.start_server(self.data, place, self._log, account)
+    def _launch(self, account: ServerAccount) -> Postmaster:
+        sockets = socket_directory(self.data, account)
+        if postmaster.remove_stale_files(self.data, sockets):
+            log.info("embedded database recovery", directory=str(self.data))
+        found = postmaster.start_server(self.data, sockets, self._log, account)
         log.info("embedded database started", directory=str(self.data), pid=found.pid)
         return found
 
-    def _leave(self, account: ServerAccount) -> None:
+    def _release(self, account: ServerAccount) -> None:
         if self._lease.release():
             postmaster.stop_server(self.data, self._log)
             remove_socket_directory(self.data, account)
             log.info("embedded database stopped", directory=str(self.data))
 
-    def _with_database(self, running: Postmaster) -> str:
-        """The URL of our database, which a new server does not have yet."""
+    def _create_database(self, running: Postmaster) -> str:
+        """The URL of our database, which is created on a new server."""
         try:
             with connect(_url(running, "postgres")) as connection:
-                have = connection.execute(
+                exists = connection.execute(
                     "SELECT FROM pg_database WHERE datname = %s", (cluster.DATABASE,)
                 ).rowcount
-                if not have:
+                if not exists:
                     name = Identifier(cluster.DATABASE)
                     connection.execute(SQL("CREATE DATABASE {}").format(name))
         except (PenstockError, psycopg.Error) as error:
-            words = postmaster.log_tail(self._log)
+            tail = postmaster.log_tail(self._log)
             raise StoreUnavailable(
-                f"the database in {self.data} does not answer: {error}\n{words}"
+                f"the database in {self.data} is not reachable: {error}\n{tail}"
             ) from error
         return _url(running, cluster.DATABASE)
 
 
 def _url(running: Postmaster, database: str) -> str:
-    place = quote(running.sockets, safe="/")
-    return f"postgresql://{cluster.USER}@/{database}?host={place}&port={running.port}"
-
-
-# Who uses an embedded server: the last one out stops it.
-#
-# Two files beside the data directory, locked by the system, so that a process that is killed lets
-# go by dying. `turnstile` is held by whoever starts or stops the server, one at a time; a share of
-# `users` is held by everyone who uses it.
+    host = quote(running.sockets, safe="/")
+    return f"postgresql://{cluster.USER}@/{database}?host={host}&port={running.port}"
 
 
 class ServerLease:
-    """One user's claim to the server of one directory."""
+    """Counts the users of a server by file locks, which end with their process.
+
+    The exclusive lock of `turnstile` is held while the server is started or stopped, a shared lock
+    of `users` while it is in use.
+    """
 
     __slots__ = ("_turnstile", "_users", "_users_file")
 
@@ -170,7 +156,7 @@ class ServerLease:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the turnstile: nobody else starts or stops the server meanwhile."""
+        """For starting or stopping the server."""
         file = _open_lock_file(self._turnstile)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -179,18 +165,17 @@ class ServerLease:
             os.close(file)
 
     def acquire(self) -> None:
-        """Claim the server. To be called at the turnstile, as is `leave`."""
+        """Call within `exclusive`, as `release`."""
         file = _open_lock_file(self._users)
         fcntl.flock(file, fcntl.LOCK_SH)
         self._users_file = file
 
     def release(self) -> bool:
-        """Give up the claim. Whether it was the last one."""
+        """Whether this was the last user."""
         if self._users_file is None:
             return False
         file, self._users_file = self._users_file, None
         try:
-            # Ours becomes exclusive if nobody else holds a share; at the turnstile nobody comes.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -203,19 +188,14 @@ def _open_lock_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-# Where an embedded server's socket lies: in its data directory, if the path will do.
-#
-# A socket's path has to fit into 107 bytes. A data directory deep down gets a directory for its
-# socket among the system's temporary ones, closed to others like itself, while the server runs.
-
 _MAX_SOCKET_PATH: Final = 107
-#: PostgreSQL makes a lock file beside the socket, whose name is longer.
+#: The suffix of PostgreSQL's lock file beside the socket.
 _LOCK: Final = ".lock"
 
 
 def socket_directory(data: Path, account: ServerAccount) -> Path:
-    """A directory that only the account (and root) may enter."""
-    # A comma would part it in two wherever a list of hosts can stand.
+    """The data directory; for long paths a private directory below the temporary directory."""
+    # A comma would separate two hosts in a URL.
     if len(os.fsencode(data / (SOCKET_FILE + _LOCK))) <= _MAX_SOCKET_PATH and "," not in str(data):
         return data
     digest = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
@@ -229,16 +209,18 @@ def socket_directory(data: Path, account: ServerAccount) -> Path:
 
 
 def remove_socket_directory(data: Path, account: ServerAccount) -> None:
-    """Remove the directory of a server that has stopped; one that was killed leaves its socket."""
-    place = socket_directory(data, account)
-    if place != data:
+    """After the server has stopped."""
+    sockets = socket_directory(data, account)
+    if sockets != data:
         with suppress(OSError):
-            place.rmdir()
+            sockets.rmdir()
 
 
 def _check_owner(short: Path, account: ServerAccount) -> None:
-    """Anyone may make a directory among the temporary ones: one that is not ours is a trap."""
+    """Anybody can create temporary directories: refuse those of others."""
     status = short.lstat()
     private = stat.S_IMODE(status.st_mode) & 0o077 == 0
     if not (stat.S_ISDIR(status.st_mode) and status.st_uid == account.uid and private):
-        raise AccessRefused(f"{short} belongs to somebody else; the database's socket goes there")
+        raise AccessRefused(
+            f"{short} is needed for the socket of the database and belongs to another user"
+        )

@@ -108,7 +108,7 @@ class ProblemMapper:
         members: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """A problem that is no error of ours, with the title this application uses for it."""
+        """A problem by its status, with the title that the rules have for it."""
         rule = self._by_status.get(status, ProblemRule(Exception, status))
         return problem_response(
             status,

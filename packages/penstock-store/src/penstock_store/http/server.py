@@ -1,8 +1,4 @@
-"""An ASGI application, served on the loop of a command until that command ends.
-
-The command catches the signals, as all of ours do; the socket is bound before anything else, so
-port 0 has a number when the command says that it is ready.
-"""
+"""Serves an ASGI application with uvicorn on the event loop of a command, which handles signals."""
 
 from __future__ import annotations
 
@@ -18,12 +14,12 @@ from penstock.core.errors import ConfigurationError, PenstockError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-#: What is being answered may be finished; whoever listens to events is told to come again.
+#: For running requests; event streams are cancelled.
 _SHUTDOWN_SECONDS: Final = 3
 
 
 def is_local_only(host: str) -> bool:
-    """Whether only programs on this machine reach what listens on that address."""
+    """Whether the address is a loopback address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -32,7 +28,7 @@ def is_local_only(host: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def serve_app(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
-    """The URL, once the application is ready to answer; or what kept it from that."""
+    """Yields the URL when the application is ready; raises if it does not start."""
     import uvicorn
 
     from penstock_store.http.timeouts import TimeoutHttpProtocol
@@ -64,13 +60,12 @@ async def serve_app(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     try:
         await asyncio.wait((starting, serving), return_when=asyncio.FIRST_COMPLETED)
         if not server.started:
-            raise PenstockError("the application did not start; the log says why")
+            raise PenstockError("the application did not start; see the log")
         failure: Exception | None = getattr(app.state, "failure", None)
         if failure is not None:
             raise failure
         name, bound = listener.getsockname()[:2]
-        shown = f"[{name}]" if ":" in name else name
-        yield f"http://{shown}:{bound}"
+        yield f"http://{f'[{name}]' if ':' in name else name}:{bound}"
     finally:
         starting.cancel()
         server.should_exit = True
@@ -83,6 +78,4 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigurationError(
-            f"{host}:{port} cannot be listened on: {error.strerror}"
-        ) from error
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror}") from error

@@ -1,15 +1,14 @@
-"""uvicorn's HTTP/1.1 protocol with limits on how slowly and how long-winded a request may come.
+"""uvicorn's HTTP/1.1 protocol with time and size limits for requests.
 
-uvicorn limits idle connections between two requests only: a client that connects and says nothing,
-or sends a header a minute, keeps its connection for ever. Here
+uvicorn limits only idle connections between two requests, so a client could hold a connection by
+sending a request slowly (Slowloris). Here
 
-* a request's head has `head` seconds, from the connection or the first byte of the request, and
-  `MAX_HEADER_BYTES`;
-* its body has `body` seconds, and one more for each `rate` bytes of it. While the server itself has
-  stopped reading, the time does not count.
+* the head of a request has `head` seconds and `MAX_HEADER_BYTES`;
+* its body has `body` seconds, plus one for each `rate` bytes. Time while the server has paused
+  reading does not count.
 
-Who takes longer gets 408, or 431 for a head that is too large, and the connection is closed. A
-request that comes in one read costs no timer. Answers may take any time: streams do.
+Slower requests get 408, larger heads 431, and the connection is closed. A request in one read needs
+no timer. Responses have no limit.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-#: Request line and headers, beyond the read they began in.
+#: Request line and headers, beyond the first read.
 MAX_HEADER_BYTES: Final = 64 * 1024
-#: What a chunked body may have around each byte of it.
+#: Overhead of a chunked body per byte.
 _FRAMING: Final = 16
 
 
@@ -38,9 +37,9 @@ class RequestTimeouts:
 
 
 class _Stage(Enum):
-    HEAD = auto()  #: the next request, or what is there of it, has not all its headers
-    BODY = auto()  #: its headers are complete
-    DONE = auto()  #: all of it is here; the answer is under way, or the connection is idle
+    HEAD = auto()  #: waiting for a request or its headers
+    BODY = auto()  #: the headers are complete
+    DONE = auto()  #: the request is complete, or the connection is idle
 
 
 class TimeoutHttpProtocol(HttpToolsProtocol):
@@ -80,9 +79,9 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
             if self._other_bytes > MAX_HEADER_BYTES + _FRAMING * self._body_bytes:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
                 return
-        idle = self._stage is _Stage.DONE and not self._answering
+        idle = self._stage is _Stage.DONE and not self._responding
         if idle and self.timeout_keep_alive_task is None:
-            self._enter(_Stage.HEAD)  # blank lines before a request, say
+            self._enter(_Stage.HEAD)  # such as blank lines before a request
         if self._stage is not _Stage.DONE and self._timer is None:
             self._expect()
 
@@ -90,7 +89,7 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         self._enter(_Stage.DONE)
         super().handle_websocket_upgrade()
 
-    # What the parser finds.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -112,11 +111,9 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     @property
-    def _answering(self) -> bool:
+    def _responding(self) -> bool:
         cycle = cast(RequestResponseCycle | None, self.cycle)
         return cycle is not None and not cycle.response_complete
-
-    # Time.
 
     def _enter(self, stage: _Stage) -> None:
         self._stage = stage
@@ -125,15 +122,14 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _expect(self) -> None:
-        """The rest of the stage, in time."""
         self._since = self.loop.time()
         self._timer = self.loop.call_at(self._deadline(), self._expire)
 
     def _deadline(self) -> float:
-        given = self._timeouts
+        limits = self._timeouts
         if self._stage is _Stage.HEAD:
-            return self._since + given.head
-        return self._since + given.body + self._body_bytes / given.rate
+            return self._since + limits.head
+        return self._since + limits.body + self._body_bytes / limits.rate
 
     def _expire(self) -> None:
         if self.flow.read_paused:
@@ -144,12 +140,12 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Say so if no other answer is under way, and close."""
-        answering = self._answering
+        """Respond, unless another response is running, and close."""
+        responding = self._responding
         if self._stage is _Stage.BODY and not self.pipeline:
-            answering = self.cycle.response_started
+            responding = self.cycle.response_started
         self._enter(_Stage.DONE)
-        if answering or not self._request or self.transport.get_write_buffer_size():
+        if responding or not self._request or self.transport.get_write_buffer_size():
             self.transport.abort()
             return
         body = status.phrase.encode()

@@ -1,6 +1,6 @@
-"""The public page: an HTML file, a module and a style sheet, served from memory as they are.
+"""The public page: an HTML file, a module and a style sheet, served from memory, without a build.
 
-No build step: what is in this folder is what a browser gets.
+Browsers revalidate the files at each visit and get a 304 while they are unchanged.
 """
 
 from __future__ import annotations
@@ -19,24 +19,19 @@ from penstock_hives.server.asgi import (
     send_problem,
 )
 
-# The page's files, read once and served from memory, compressed for who can read that.
-#
-# They are asked for again at each visit and answered with 304 as long as they are the same, so that
-# a reload of the site is a reload of the page.
-
 _TYPES: Final = {
     "index.html": b"text/html; charset=utf-8",
     "page.js": b"text/javascript; charset=utf-8",
     "style.css": b"text/css; charset=utf-8",
     "icon.svg": b"image/svg+xml",
 }
-#: Nothing comes from elsewhere, and nothing inline runs.
+#: No other origins and no inline scripts.
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     b"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
     b"frame-ancestors 'none'"
 )
-_GUARDS: Final = (
+_SECURITY_HEADERS: Final = (
     (b"content-security-policy", _POLICY),
     (b"referrer-policy", b"same-origin"),
     (b"permissions-policy", b"geolocation=(self), camera=(), microphone=()"),
@@ -54,7 +49,7 @@ def read_files() -> dict[str, CachedPage]:
             made,
             content_type=kind,
             caching=b"no-cache",
-            more=_GUARDS if name == "index.html" else (),
+            more=_SECURITY_HEADERS if name == "index.html" else (),
         )
         for name, kind in _TYPES.items()
     }
@@ -64,9 +59,9 @@ def static_files(pages: dict[str, CachedPage]) -> AsgiApplication:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         found = pages.get(scope["path"])
         if found is None:
-            await send_problem(send, 404, "there is no such page")
+            await send_problem(send, 404, "page not found")
         elif scope["method"] not in ("GET", "HEAD"):
-            await send_problem(send, 405, "pages are read only", [(b"allow", b"GET, HEAD")])
+            await send_problem(send, 405, "use GET or HEAD", [(b"allow", b"GET, HEAD")])
         else:
             zipped = b"gzip" in (get_header(scope, b"accept-encoding") or b"")
             await found.send(send, get_header(scope, b"if-none-match"), zipped)

@@ -138,11 +138,11 @@ const levelOf = (figure) => (stale(figure) ? "stale" : figure.level ?? "open");
 
 function ago(moment) {
   const seconds = Math.max(0, (Date.now() - new Date(moment)) / 1000);
-  const told = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+  const format = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
   if (seconds < 45) return "just now";
-  if (seconds < 3600) return told.format(-Math.round(seconds / 60), "minute");
-  if (seconds < 86400) return told.format(-Math.round(seconds / 3600), "hour");
-  return told.format(-Math.round(seconds / 86400), "day");
+  if (seconds < 3600) return format.format(-Math.round(seconds / 60), "minute");
+  if (seconds < 86400) return format.format(-Math.round(seconds / 3600), "hour");
+  return format.format(-Math.round(seconds / 86400), "day");
 }
 
 function clockOf(moment, zone) {
@@ -156,8 +156,8 @@ function localOf(moment, zone) {
 }
 
 function sentence(figure, name) {
-  if (!figure) return `Nothing was heard of ${name} yet.`;
-  if (stale(figure)) return `The sensors of ${name} are silent. ${figure.occupancy} people were inside ${ago(figure.as_of)}.`;
+  if (!figure) return `No data of ${name} yet.`;
+  if (stale(figure)) return `The sensors of ${name} send no data. ${figure.occupancy} people were inside ${ago(figure.as_of)}.`;
   const percent = figure.percent === null ? "" : `, ${Math.round(figure.percent)} percent full`;
   const usual = figure.usual ? `, ${THAN[figure.usual.relation]}` : "";
   return `${LEVELS[figure.level] ?? "Open"}: ${figure.occupancy} people${percent}${usual}.`;
@@ -192,16 +192,16 @@ function cell(big = false) {
 }
 
 function says(figure) {
-  if (!figure) return [make("span", { class: "level" }, "Not heard of yet")];
+  if (!figure) return [make("span", { class: "level" }, "No data")];
   if (stale(figure)) {
-    return [make("span", { class: "level" }, "Sensors silent"), make("span", { class: "soft" }, `last heard ${ago(figure.as_of)}`)];
+    return [make("span", { class: "level" }, "No current data"), make("span", { class: "soft" }, `last report ${ago(figure.as_of)}`)];
   }
   const [arrow, words] = TREND[figure.trend] ?? TREND.steady;
   return [
     make("span", { class: "level" }, LEVELS[figure.level] ?? `${figure.occupancy} people`),
     arrow && make("span", { class: "soft", title: words }, arrow, make("span", { class: "hidden" }, words)),
     figure.usual && make("span", { class: "than", "data-is": figure.usual.relation }, THAN[figure.usual.relation]),
-    figure.quality === "partial" && make("span", { class: "than" }, "some doors silent"),
+    figure.quality === "partial" && make("span", { class: "than" }, "incomplete data"),
   ];
 }
 
@@ -369,7 +369,7 @@ async function showHive(hive, signal) {
     hero.dataset.level = levelOf(figure);
     gauge.show(figure);
     words.replaceChildren(...says(figure).filter(Boolean));
-    plain.textContent = figure ? `${figure.occupancy} ${stale(figure) ? "people when last heard" : "people inside"} · ${ago(figure.as_of)}` : "";
+    plain.textContent = figure ? `${figure.occupancy} ${stale(figure) ? "people at the last report" : "people inside"} · ${ago(figure.as_of)}` : "";
     spoken.textContent = sentence(figure, detail.name);
   };
   main.replaceChildren(
@@ -432,7 +432,7 @@ function stride(most) {
 
 function chart(hours, now, day) {
   const known = hours.filter((each) => each.typical !== undefined || each.p50 !== undefined);
-  if (!known.length) return [nothing("No habits yet", "A typical day is shown after two weeks.")];
+  if (!known.length) return [nothing("No data", "A typical day is shown after two weeks.")];
   const first = Math.min(...known.map((each) => each.hour)), last = Math.max(...known.map((each) => each.hour));
   const shown = hours.slice(first, last + 1);
   const most = Math.max(1, ...shown.flatMap((each) => [each.typical ?? 0, each.p90 ?? 0]));
@@ -466,7 +466,7 @@ function chart(hours, now, day) {
 let asking;
 function failed(error) {
   if (error.name === "AbortError") return;
-  const text = error.status === 404 ? "This is not there any more." : "This cannot be shown at the moment.";
+  const text = error.status === 404 ? "This page does not exist any more." : "This cannot be shown at the moment.";
   main.replaceChildren(nothing(text, error.message), make("p", { class: "empty" }, make("a", { href: "#/" }, "All places")));
 }
 

@@ -28,7 +28,7 @@ async def test_an_alert_is_tried_out(hives: Called) -> None:
     await define(hives.resources.pool, 1)
     assert (await hives.call("POST", "/v1/alerts/1/test", "ada")).status_code == 204
     (note,) = (await hives.call("GET", "/v1/inbox", "ada")).json()["items"]
-    assert note["title"] == "This is how it will look"
+    assert note["title"] == "Test notification"
     assert (await hives.call("POST", "/v1/alerts/1/test", "bob")).status_code == 404
 
 

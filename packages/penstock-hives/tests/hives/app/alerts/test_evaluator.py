@@ -23,7 +23,7 @@ async def test_a_crossing_is_told_with_the_figure_and_the_threshold(
 ) -> None:
     await define(pool, 1)
     await evaluator.load()
-    assert await evaluator.judge([figure(82.4, 1)]) == 1
+    assert await evaluator.evaluate([figure(82.4, 1)]) == 1
     assert await notes(pool) == [
         (1, "The Comb is filling up", "It is 82 % full now; you wanted to know at 80 %.")
     ]
@@ -34,7 +34,7 @@ async def test_a_crossing_is_told_with_the_figure_and_the_threshold(
 async def test_room_is_told_in_people(evaluator: AlertEvaluator, pool: DatabasePool) -> None:
     await define(pool, 1, kind="occupancy_below", threshold=10, unit="count")
     await evaluator.load()
-    await evaluator.judge([figure(1, 1)])
+    await evaluator.evaluate([figure(1, 1)])
     assert await notes(pool) == [
         (1, "The Comb has room", "There is 1 person inside now; you wanted to know at 10.")
     ]
@@ -46,7 +46,7 @@ async def test_hysteresis_keeps_a_wavering_place_from_telling_again(
     await define(pool, 1)
     await evaluator.load()
     for version, percent in enumerate([79, 80, 79, 81, 75, 82, 74, 82]):
-        await evaluator.judge([figure(percent, version)])
+        await evaluator.evaluate([figure(percent, version)])
     assert len(await notes(pool)) == 2  # at the first 80, and at 82 after the way back
 
 
@@ -55,11 +55,11 @@ async def test_the_same_figure_twice_tells_nobody_twice(
 ) -> None:
     await define(pool, 1)
     await evaluator.load()
-    await evaluator.judge([figure(90, 1)])
-    await evaluator.judge([figure(90, 1)])
+    await evaluator.evaluate([figure(90, 1)])
+    await evaluator.evaluate([figure(90, 1)])
     again = AlertEvaluator(pool, Clock())  # another process, which begins with what is written down
     await again.load()
-    await again.judge([figure(90, 1), figure(90, 2)])
+    await again.evaluate([figure(90, 1), figure(90, 2)])
     assert len(await notes(pool)) == 1
     assert await states(pool) == [(1, False)]
 
@@ -74,11 +74,11 @@ async def test_what_fails_leaves_everything_as_it_was(
         raise RuntimeError("in the middle")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Outbox, "put", failing)
+        broken.setattr(Outbox, "add", failing)
         with pytest.raises(RuntimeError):
-            await evaluator.judge([figure(90, 1)])
+            await evaluator.evaluate([figure(90, 1)])
     assert await states(pool) == []
-    assert await evaluator.judge([figure(90, 1)]) == 1
+    assert await evaluator.evaluate([figure(90, 1)]) == 1
 
 
 async def test_within_the_cool_down_it_is_the_same_news(
@@ -88,7 +88,7 @@ async def test_within_the_cool_down_it_is_the_same_news(
     await evaluator.load()
     for minutes, percent in [(0, 90), (5, 50), (5, 90), (20, 50), (1, 90)]:
         clock.passes(minutes=minutes)
-        await evaluator.judge([figure(percent, clock.now.minute, at=clock.now)])
+        await evaluator.evaluate([figure(percent, clock.now.minute, at=clock.now)])
     rows = await pool.rows("SELECT idempotency_key FROM notification ORDER BY id")
     assert [row["idempotency_key"] for row in rows] == ["1:1:0", "1:1:31"]
 
@@ -96,7 +96,7 @@ async def test_within_the_cool_down_it_is_the_same_news(
 async def test_an_old_figure_is_no_news(evaluator: AlertEvaluator, pool: DatabasePool) -> None:
     await define(pool, 1)
     await evaluator.load()
-    await evaluator.judge([figure(90, 1, at=NOW - timedelta(minutes=11))])
+    await evaluator.evaluate([figure(90, 1, at=NOW - timedelta(minutes=11))])
     assert await notes(pool) == []
     assert await states(pool) == [(1, False)]
 
@@ -111,11 +111,11 @@ async def test_changes_of_definitions_are_followed(
     await pool.execute("UPDATE user_notification_def SET enabled = false WHERE id = 1")
     await define(pool, 3, user=3)
     await evaluator.refresh([1, 2, 3])
-    await evaluator.judge([figure(90, 1)])
+    await evaluator.evaluate([figure(90, 1)])
     assert [user for user, *_ in await notes(pool)] == [2, 3]
     await pool.execute("DELETE FROM user_notification_def WHERE id = 3")
     await evaluator.refresh([3])
-    assert sorted(evaluator.table) == [2]
+    assert sorted(evaluator.matcher) == [2]
 
 
 async def test_a_threshold_that_was_changed_has_not_been_crossed_yet(
@@ -123,10 +123,10 @@ async def test_a_threshold_that_was_changed_has_not_been_crossed_yet(
 ) -> None:
     await define(pool, 1)
     await evaluator.load()
-    await evaluator.judge([figure(90, 1)])
+    await evaluator.evaluate([figure(90, 1)])
     await pool.execute("UPDATE user_notification_def SET threshold = 85 WHERE id = 1")
     await evaluator.refresh([1])
-    await evaluator.judge([figure(90, 2)])
+    await evaluator.evaluate([figure(90, 2)])
     assert len(await notes(pool)) == 2
 
 
@@ -137,7 +137,7 @@ async def test_a_definition_that_goes_while_it_fires_is_passed_over(
     await define(pool, 2, user=2)
     await evaluator.load()
     await pool.execute("DELETE FROM user_notification_def WHERE id = 1")
-    await evaluator.judge([figure(90, 1)])
+    await evaluator.evaluate([figure(90, 1)])
     assert [user for user, *_ in await notes(pool)] == [2]
 
 
@@ -165,12 +165,12 @@ async def test_a_new_deal_is_told_to_who_wanted_to_know(
     await pool.execute("INSERT INTO user_hive (user_id, hive_id, favourite) VALUES (3, 1, true)")
     await offer(pool, 9)
     await evaluator.load()
-    assert await evaluator.judge_deals() == 2
+    assert await evaluator.evaluate_deals() == 2
     assert await notes(pool) == [
         (1, "New at The Comb", "Two for one"),
         (3, "New at The Comb", "Two for one"),
     ]
-    assert await evaluator.judge_deals() == 0
+    assert await evaluator.evaluate_deals() == 0
     links = await pool.rows("SELECT DISTINCT link, hive_id FROM notification")
     assert links == [{"link": "/#/deal/9", "hive_id": 1}]  # a tap opens the deal
 
@@ -187,7 +187,7 @@ async def test_preferences_choose_among_deals(
     """)
     await offer(pool, 9)
     await evaluator.load()
-    await evaluator.judge_deals()
+    await evaluator.evaluate_deals()
     assert [user for user, *_ in await notes(pool)] == [2]
 
 
@@ -200,7 +200,7 @@ async def test_an_end_is_told_a_day_and_two_hours_before(
     told = []
     for _ in range(49):
         clock.passes(hours=1)
-        if await evaluator.judge_deals():
+        if await evaluator.evaluate_deals():
             told.append((clock.now - NOW) / timedelta(hours=1))
     assert told == [24, 46]
     assert [body for _, _, body in await notes(pool)] == [
@@ -215,7 +215,7 @@ async def test_a_short_deal_does_not_end_soon_when_it_begins(
     await define(pool, 1, kind="deal_expiring", threshold=None, unit=None)
     await offer(pool, 9, expires_at=NOW + timedelta(hours=4))
     await evaluator.load()
-    assert await evaluator.judge_deals() == 0
+    assert await evaluator.evaluate_deals() == 0
 
 
 @pytest.mark.parametrize("status", ["draft", "withdrawn"])
@@ -225,7 +225,7 @@ async def test_a_deal_that_is_not_published_is_not_told(
     await define(pool, 1, kind="deal_new", threshold=None, unit=None)
     await offer(pool, 9, status=status)
     await evaluator.load()
-    assert await evaluator.judge_deals() == 0
+    assert await evaluator.evaluate_deals() == 0
 
 
 async def test_one_person_is_told_once_of_a_deal(
@@ -240,7 +240,7 @@ async def test_one_person_is_told_once_of_a_deal(
     )
     await offer(pool, 9)
     await evaluator.load()
-    assert await evaluator.judge_deals() == 1
+    assert await evaluator.evaluate_deals() == 1
 
 
 async def pushes(pool: DatabasePool) -> list[tuple[int, object]]:
@@ -260,8 +260,8 @@ async def test_in_quiet_hours_a_figure_is_not_pushed_and_a_deal_waits(
     await pool.execute("INSERT INTO push_endpoint (user_id, kind, address) VALUES (2, 'fcm', 'x')")
     await offer(pool, 9)
     await evaluator.load()
-    await evaluator.judge([figure(90, 1)])
-    await evaluator.judge_deals()
+    await evaluator.evaluate([figure(90, 1)])
+    await evaluator.evaluate_deals()
     assert len(await notes(pool)) == 2
     assert await pushes(pool) == [(2, NOW + timedelta(hours=1))]
 
@@ -272,8 +272,8 @@ async def test_after_so_many_a_day_the_inbox_has_to_do(pool: DatabasePool, clock
     await pool.execute("INSERT INTO push_endpoint (user_id, kind, address) VALUES (1, 'fcm', 'x')")
     await evaluator.load()
     for version in range(0, 8, 2):
-        await evaluator.judge([figure(90, version)])
-        await evaluator.judge([figure(50, version + 1)])
+        await evaluator.evaluate([figure(90, version)])
+        await evaluator.evaluate([figure(50, version + 1)])
     assert len(await notes(pool)) == 4
     assert len(await pushes(pool)) == 2
 
@@ -290,5 +290,5 @@ async def test_many_who_cross_at_once_are_all_told(pool: DatabasePool, clock: Cl
         {},
     )
     await evaluator.load()
-    assert await evaluator.judge([figure(95, 1)]) == 5000
-    assert await evaluator.judge([figure(95, 2)]) == 0
+    assert await evaluator.evaluate([figure(95, 1)]) == 5000
+    assert await evaluator.evaluate([figure(95, 2)]) == 0

@@ -13,7 +13,7 @@ from penstock_hives.alerts.matcher import (
     AlertMatcher,
     DealEvent,
     deal_subscriptions,
-    threshold_subscriptions,
+    threshold_subscription,
 )
 from penstock_hives.alerts.models import AlertDefinition, AlertKind, GeoRadius, ThresholdUnit
 from penstock_hives.places.models import GeoPoint
@@ -36,12 +36,12 @@ def at(kind: AlertKind, limit: float, hysteresis: float = 0.0, number: int = 1) 
 def test_a_threshold_waits_for_the_crossing_and_then_for_the_way_back(
     kind: AlertKind, armed: bool, written: str
 ) -> None:
-    assert format_message(threshold_subscriptions(at(kind, 80.0, 5.0), armed)) == written
+    assert format_message(threshold_subscription(at(kind, 80.0, 5.0), armed)) == written
 
 
 def test_a_threshold_may_be_a_count_of_people() -> None:
     counted = AlertDefinition(1, 7, AlertKind.OCCUPANCY_ABOVE, 1, 40.0, ThresholdUnit.COUNT)
-    assert "[occupancy,>=,40.0]" in format_message(threshold_subscriptions(counted, True))
+    assert "[occupancy,>=,40.0]" in format_message(threshold_subscription(counted, True))
 
 
 def wanted(*texts: str, **facts: Any) -> bool:
@@ -94,7 +94,7 @@ def test_a_threshold_fires_as_the_obvious_rule_does(
     kind: AlertKind, limit: float, hysteresis: float, figures: list[float]
 ) -> None:
     table = AlertMatcher()
-    table.put(at(kind, limit, hysteresis))
+    table.add(at(kind, limit, hysteresis))
     fired, expected = [], []
     armed = True
     sign = 1 if kind is AlertKind.OCCUPANCY_ABOVE else -1
@@ -102,7 +102,7 @@ def test_a_threshold_fires_as_the_obvious_rule_does(
         for crossing in table.crossings(figure(percent, version)):
             if crossing.fired:
                 fired.append(version)
-            table.turn(crossing)
+            table.toggle(crossing)
         over = sign * (percent - limit)
         if armed and over >= 0:
             expected.append(version)
@@ -129,7 +129,7 @@ def test_every_definition_of_a_hive_is_asked_and_no_other(
         for number, (hive, limit, above) in enumerate(made)
     }
     for definition in definitions.values():
-        table.put(definition)
+        table.add(definition)
     found = {each.definition.id for each in table.crossings(figure(percent, 1, hive=2))}
     assert found == {
         number
@@ -140,23 +140,23 @@ def test_every_definition_of_a_hive_is_asked_and_no_other(
 
 def test_a_stale_figure_crosses_nothing() -> None:
     table = AlertMatcher()
-    table.put(at(AlertKind.OCCUPANCY_BELOW, 20.0))
+    table.add(at(AlertKind.OCCUPANCY_BELOW, 20.0))
     assert table.crossings(figure(0.0, 1, quality="stale")) == []
 
 
 def test_a_definition_that_was_changed_meanwhile_is_not_turned() -> None:
     table = AlertMatcher()
-    table.put(at(AlertKind.OCCUPANCY_ABOVE, 80.0))
+    table.add(at(AlertKind.OCCUPANCY_ABOVE, 80.0))
     (crossing,) = table.crossings(figure(90.0, 1))
-    table.put(at(AlertKind.OCCUPANCY_ABOVE, 85.0))
-    table.turn(crossing)
+    table.add(at(AlertKind.OCCUPANCY_ABOVE, 85.0))
+    table.toggle(crossing)
     assert [each.fired for each in table.crossings(figure(90.0, 2))] == [True]
 
 
 def test_what_is_removed_is_asked_no_more() -> None:
     table = AlertMatcher()
-    table.put(at(AlertKind.OCCUPANCY_ABOVE, 80.0))
-    table.put(AlertDefinition(2, 7, AlertKind.FAVOURITE_DEAL, favourites=(1, 2)))
+    table.add(at(AlertKind.OCCUPANCY_ABOVE, 80.0))
+    table.add(AlertDefinition(2, 7, AlertKind.FAVOURITE_DEAL, favourites=(1, 2)))
     for number in (1, 2, 2):
         table.remove(number)
     assert table.crossings(figure(90.0, 1)) == []
@@ -166,10 +166,10 @@ def test_what_is_removed_is_asked_no_more() -> None:
 def test_a_deal_is_near_by_the_great_circle() -> None:
     table = AlertMatcher()
     berlin = GeoRadius(GeoPoint(52.52, 13.40), 30.0)
-    table.put(AlertDefinition(1, 7, AlertKind.DEAL_NEW, near=berlin))
+    table.add(AlertDefinition(1, 7, AlertKind.DEAL_NEW, near=berlin))
     near = DealEvent(1, 1, "Comb", "cafe", "daily", "Tea", NOW, lat=52.40, lon=13.07)
     corner = DealEvent(1, 1, "Comb", "cafe", "daily", "Tea", NOW, lat=52.76, lon=13.80)
     nowhere = DealEvent(1, 1, "Comb", "cafe", "daily", "Tea", NOW)
-    assert [each.id for each in table.interested(near)] == [1]
-    assert table.interested(corner) == []  # inside the box, and too far
-    assert table.interested(nowhere) == []
+    assert [each.id for each in table.match_deal(near)] == [1]
+    assert table.match_deal(corner) == []  # inside the box, and too far
+    assert table.match_deal(nowhere) == []

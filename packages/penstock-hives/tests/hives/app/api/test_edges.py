@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 
 from penstock_hives.api.app import create_app
 from penstock_hives.api.idempotency import IdempotencyRepository
-from penstock_hives.api.responses import PublicResponse
+from penstock_hives.public.view import CachedPage
 from penstock_hives.resources import open_resources
 from penstock_hives.settings import HivesSettings
 from tests.hives.app.world import Names, World
@@ -126,15 +127,15 @@ async def test_a_write_whose_connection_dies_is_done_once_when_it_is_sent_again(
     world: World, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     who = await world.user()
-    keep = IdempotencyRepository.keep
+    store = IdempotencyRepository.store
 
     async def cut_off(self: IdempotencyRepository, *given: object) -> None:
         monkeypatch.undo()
         if when == "before it is committed":
-            await keep(self, *given)  # type: ignore[arg-type]
+            await store(self, *given)  # type: ignore[arg-type]
         await self._connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    monkeypatch.setattr(IdempotencyRepository, "keep", cut_off)
+    monkeypatch.setattr(IdempotencyRepository, "store", cut_off)
     sent = {"json": {"name": "Once"}, "headers": {"Idempotency-Key": "six"}}
     assert (await world.call("POST", "/accounts", who, **sent)).status_code == 503
     assert (await world.read("/accounts", who))["items"] == []
@@ -160,7 +161,7 @@ async def test_nothing_is_told_to_a_sensor_that_is_not_kept(
         assert world.post.retained == {}
         await self._connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    monkeypatch.setattr(IdempotencyRepository, "keep", cut_off)
+    monkeypatch.setattr(IdempotencyRepository, "store", cut_off)
     assert (await world.call("PUT", path, business.admin, **sent)).status_code == 503
     assert world.post.retained == {}
 
@@ -279,8 +280,8 @@ async def test_without_a_database_calls_are_told_to_come_again(tmp_path: Path) -
 class Shelf:
     """Has one answer for everything."""
 
-    async def answer(self, path: str, query: str) -> PublicResponse | None:
-        return PublicResponse(200, [("content-type", "application/json")], b'"from the cache"')
+    def find(self, path: str, query: str) -> CachedPage:
+        return CachedPage(b'"from the cache"', datetime.now(UTC))
 
 
 async def test_anonymous_and_free_callers_never_reach_the_database(

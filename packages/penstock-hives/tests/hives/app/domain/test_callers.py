@@ -75,4 +75,4 @@ def test_the_anonymous_are_told_to_sign_in_and_others_what_they_lack() -> None:
 def test_who_pays_or_runs_a_place_has_the_figures_of_the_minute(
     caller: Caller, fresh: bool
 ) -> None:
-    assert caller.fresh is fresh
+    assert caller.reads_live is fresh

@@ -47,7 +47,7 @@ def test_a_box_around_a_circle_leaves_nothing_of_it_out(
 ) -> None:
     if centre.distance_km(other) <= km * (1 - 1e-9):
         grown = BoundingBox.around(centre, km * (1 + 1e-6))
-        assert grown.holds(other)
+        assert grown.contains(other)
 
 
 @pytest.mark.parametrize(

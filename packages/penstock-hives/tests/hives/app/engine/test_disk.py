@@ -78,11 +78,11 @@ async def test_files_may_be_deleted_at_any_time(tmp_path: Path) -> None:
 
 
 async def test_the_least_recently_used_goes_when_there_is_too_much(tmp_path: Path) -> None:
-    cache = DiskCache(tmp_path, most_bytes=1000)
+    cache = DiskCache(tmp_path, max_bytes=1000)
     tmp_path.mkdir(exist_ok=True)
     paths = [await cache.find(str(n), value(b"x" * 100)) for n in range(12)]
     await cache.find("0", value(b""))  # used again
-    await cache._keep()
+    await cache._evict()
     assert paths[0].exists()
     assert not paths[1].exists()
     assert cache.size <= 1000

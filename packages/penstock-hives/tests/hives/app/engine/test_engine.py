@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from penstock.core.errors import ConfigurationError
+from penstock.core.retry import RetryPolicy
 from penstock_hives.server.master import Master, RestartBackoff
 from penstock_hives.server.settings import EngineSettings
 
@@ -32,7 +33,7 @@ class Running:
     """A master at work, and what a test asks of it."""
 
     def __init__(self, read: Callable[[], EngineSettings]) -> None:
-        self.master = Master(read, RestartBackoff(first=0.05, longest=0.2))
+        self.master = Master(read, RestartBackoff(RetryPolicy(first=0.05, longest=0.2, jitter=0.0)))
         self.stop, self.reload = asyncio.Event(), asyncio.Event()
         self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(

@@ -63,7 +63,7 @@ async def test_a_location_refuses_more_than_it_takes_at_a_time() -> None:
         await go.wait()
         await send_response(send, 200, [(b"content-length", b"0")])
 
-    site = LocationRouter([Location("/", slow, most=1)], {})
+    site = LocationRouter([Location("/", slow, max_requests=1)], {})
     async with client_of(site) as client:
         first = asyncio.create_task(client.get("/"))
         await asyncio.wait_for(begun.wait(), PATIENCE)
@@ -72,7 +72,7 @@ async def test_a_location_refuses_more_than_it_takes_at_a_time() -> None:
         assert (await first).status_code == 200
         assert (await client.get("/")).status_code == 200  # there is room again
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-    assert site.answered["/", "refused"] == 1
+    assert site.responses["/", "refused"] == 1
 
 
 async def test_every_answer_is_filtered_and_counted() -> None:
@@ -80,14 +80,14 @@ async def test_every_answer_is_filtered_and_counted() -> None:
     async with client_of(site) as client:
         answer = await client.get("/")
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert site.answered["/", "2xx"] == 1
+    assert site.responses["/", "2xx"] == 1
 
 
 async def test_room_is_made_by_answers_that_fail() -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError("a mistake of ours")
 
-    site = LocationRouter([Location("/", failing, most=1)], {})
+    site = LocationRouter([Location("/", failing, max_requests=1)], {})
     async with client_of(site) as client:
         statuses = [(await client.get("/")).status_code for _ in range(3)]
     assert statuses == [500, 500, 500]

@@ -53,7 +53,7 @@ async def test_a_role_may_call_what_it_is_granted_and_nothing_else(
         response = await hives.call(verb, where, uid)
         detail = response.json().get("detail", "") if response.status_code in (401, 403) else ""
         at_the_gate = response.status_code in (401, 403) and (
-            detail in ("sign in to do this", f"this needs the permission {permission}")
+            detail in ("sign in first", f"this needs the permission {permission}")
         )
         if at_the_gate == (permission in GRANTS[role]):
             wrong.append((verb, path, response.status_code, detail))

@@ -54,7 +54,7 @@ async def test_a_token_of_another_issuer_is_refused() -> None:
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", ""])
 async def test_an_unsigned_token_is_refused(algorithm: str) -> None:
-    await refused(a.unsigned({"alg": algorithm, "kid": a.NAME}), "RS256|no JSON web token")
+    await refused(a.unsigned({"alg": algorithm, "kid": a.NAME}), "RS256|not a JSON web token")
 
 
 async def test_a_public_key_taken_for_a_secret_is_refused() -> None:
@@ -66,11 +66,11 @@ async def test_a_key_that_a_token_brings_along_is_not_used() -> None:
     brought = jwt.algorithms.RSAAlgorithm.to_jwk(own.public_key(), as_dict=True)
     headers = {"kid": "mine", "jwk": brought, "jku": "https://eve.example/keys"}
     token = jwt.encode(a.claims(), own, algorithm="RS256", headers=headers)
-    await refused(token, "a key its issuer does not have")
+    await refused(token, "unknown key")
 
 
 async def test_a_token_without_a_key_name_is_refused() -> None:
-    await refused(jwt.encode(a.claims(), a.KEY, algorithm="RS256"), "name the key")
+    await refused(jwt.encode(a.claims(), a.KEY, algorithm="RS256"), "no key id")
 
 
 @pytest.mark.parametrize("claim", ["iat", "auth_time"])
@@ -82,7 +82,7 @@ async def test_a_token_from_the_future_is_refused(claim: str) -> None:
 @pytest.mark.parametrize("claim", ["iss", "aud", "sub", "iat", "exp"])
 async def test_a_token_that_leaves_something_out_is_refused(claim: str) -> None:
     changed: dict[str, Any] = {claim: None}
-    await refused(a.token(**changed), "cannot be used")
+    await refused(a.token(**changed), "invalid token")
 
 
 @pytest.mark.parametrize("subject", ["", "x" * 129])

@@ -20,15 +20,15 @@ def figure(seconds_ago: float, **given: Any) -> dict[str, Any]:
 def test_each_figure_counts_by_the_time_it_took() -> None:
     delays = LatencyTracker(lambda: NOON)
     for tenths in range(1, 101):
-        delays.note(figure(tenths / 10))
+        delays.record(figure(tenths / 10))
 
     assert delays.summary() == {"p50": 5.1, "p95": 9.6}
 
 
 def test_the_last_ones_are_kept() -> None:
-    delays = LatencyTracker(lambda: NOON, kept=2)
+    delays = LatencyTracker(lambda: NOON, max_samples=2)
     for seconds in (60, 1, 1):
-        delays.note(figure(seconds))
+        delays.record(figure(seconds))
 
     assert delays.summary() == {"p50": 1.0, "p95": 1.0}
 
@@ -39,6 +39,6 @@ def test_the_last_ones_are_kept() -> None:
 def test_what_took_no_time_or_does_not_say_is_left_out(given: dict[str, Any]) -> None:
     delays = LatencyTracker(lambda: NOON)
 
-    delays.note(figure(1, **given))
+    delays.record(figure(1, **given))
 
     assert delays.summary() == {"p50": None, "p95": None}

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.client import connect
+from penstock.core.retry import RetryPolicy
 from penstock_hives.live.subscriber import OccupancySubscriber
 from penstock_hives.occupancy.publisher import EXCHANGE
 from tests.fixtures import NewPenstock
@@ -18,10 +19,10 @@ from tests.peers import Penstock, free_port
 @asynccontextmanager
 async def listening(*urls: str) -> AsyncIterator[tuple[OccupancySubscriber, asyncio.Queue[Any]]]:
     heard: asyncio.Queue[Any] = asyncio.Queue()
-    feed = OccupancySubscriber(urls, heard.put_nowait, longest_pause=0.2)
+    feed = OccupancySubscriber(urls, heard.put_nowait, retry=RetryPolicy(0.1, 0.2))
     running = asyncio.create_task(feed.run())
     try:
-        await asyncio.wait_for(feed.listening.wait(), PATIENCE)
+        await asyncio.wait_for(feed.subscribed.wait(), PATIENCE)
         yield feed, heard
     finally:
         running.cancel()

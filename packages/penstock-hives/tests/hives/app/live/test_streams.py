@@ -26,13 +26,13 @@ def figure(hive: int, version: int = 1) -> EncodedOccupancy:
 
 
 @asynccontextmanager
-async def desk(bulletin: ChangeFeed, **limits: Any) -> AsyncIterator[str]:
+async def desk(feed: ChangeFeed, **limits: Any) -> AsyncIterator[str]:
     try:
-        async with served(live_endpoint(bulletin, **limits)) as url:
+        async with served(live_endpoint(feed, **limits)) as url:
             yield url + LIVE_PATH
-            bulletin.close()
+            feed.close()
     finally:
-        bulletin.close()
+        feed.close()
 
 
 class Events:
@@ -69,30 +69,30 @@ async def reading(url: str, query: str = "", **headers: str) -> AsyncIterator[Ev
 
 
 async def test_a_stream_begins_with_how_hives_stand_and_goes_on_with_changes() -> None:
-    bulletin = ChangeFeed()
-    bulletin.tell(figure(1))
-    async with desk(bulletin) as url, reading(url) as events:
+    feed = ChangeFeed()
+    feed.publish(figure(1))
+    async with desk(feed) as url, reading(url) as events:
         assert versions(await events.next()) == {1: 1}
-        bulletin.tell(figure(1, 2))
+        feed.publish(figure(1, 2))
         assert versions(await events.next()) == {1: 2}
 
 
 async def test_a_stream_may_follow_some_hives_only() -> None:
-    bulletin = ChangeFeed(pace=0)
-    async with desk(bulletin) as url, reading(url, "?hives=2,3") as events:
+    feed = ChangeFeed(pace=0)
+    async with desk(feed) as url, reading(url, "?hives=2,3") as events:
         assert versions(await events.next()) == {}
-        bulletin.tell(figure(1))
-        bulletin.tell(figure(3))
+        feed.publish(figure(1))
+        feed.publish(figure(3))
         assert versions(await events.next()) == {3: 1}
 
 
 async def test_who_comes_back_gets_what_was_missed_and_no_more() -> None:
-    bulletin = ChangeFeed(pace=0)
-    bulletin.tell(figure(1))
-    async with desk(bulletin) as url:
+    feed = ChangeFeed(pace=0)
+    feed.publish(figure(1))
+    async with desk(feed) as url:
         async with reading(url) as events:
             last = (await events.next())["id"]
-        bulletin.tell(figure(2))
+        feed.publish(figure(2))
         async with reading(url, **{"last-event-id": last}) as events:
             assert versions(await events.next()) == {2: 1}
         async with reading(url, **{"last-event-id": "elsewhere-1"}) as events:
@@ -100,16 +100,16 @@ async def test_who_comes_back_gets_what_was_missed_and_no_more() -> None:
 
 
 async def test_a_stream_ends_when_the_worker_drains() -> None:
-    bulletin = ChangeFeed()
-    async with desk(bulletin) as url, reading(url) as events:
+    feed = ChangeFeed()
+    async with desk(feed) as url, reading(url) as events:
         await events.next()
-        bulletin.close()
+        feed.close()
         with pytest.raises(AssertionError, match="has ended"):
             await events.next()
 
 
 async def test_streams_beyond_the_limit_are_refused_and_polling_is_not() -> None:
-    async with desk(ChangeFeed(), most=1) as url, reading(url) as events:
+    async with desk(ChangeFeed(), max_streams=1) as url, reading(url) as events:
         await events.next()
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
             refused = await client.get(url, headers=EVENTS)
@@ -119,7 +119,7 @@ async def test_streams_beyond_the_limit_are_refused_and_polling_is_not() -> None
 
 
 async def test_a_reader_that_goes_makes_room() -> None:
-    async with desk(ChangeFeed(), most=1) as url:
+    async with desk(ChangeFeed(), max_streams=1) as url:
         for _ in range(3):
             async with reading_when_there_is_room(url) as events:
                 await events.next()
@@ -146,13 +146,13 @@ async def test_hives_that_are_no_numbers_are_refused(query: str) -> None:
 
 
 async def test_polling_says_when_nothing_changed() -> None:
-    bulletin = ChangeFeed()
-    bulletin.tell(figure(1))
-    async with desk(bulletin) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
+    feed = ChangeFeed()
+    feed.publish(figure(1))
+    async with desk(feed) as url, httpx.AsyncClient(timeout=PATIENCE) as client:
         first = await client.get(url)
         tag = {"if-none-match": first.headers["etag"]}
         same = await client.get(url, headers=tag)
-        bulletin.tell(figure(1, 2))
+        feed.publish(figure(1, 2))
         changed = await client.get(url, headers=tag)
     assert [each.status_code for each in (first, same, changed)] == [200, 304, 200]
     assert changed.json()["figures"] == [{"hive_id": 1, "version": 2}]
@@ -160,28 +160,28 @@ async def test_polling_says_when_nothing_changed() -> None:
 
 async def test_an_entity_tag_is_known_by_every_worker() -> None:
     one, other = ChangeFeed(), ChangeFeed()
-    for bulletin, order in ((one, (1, 2)), (other, (2, 1))):
+    for feed, order in ((one, (1, 2)), (other, (2, 1))):
         for hive in order:
-            bulletin.tell(figure(hive))
+            feed.publish(figure(hive))
     async with desk(one) as here, desk(other) as there, httpx.AsyncClient(timeout=60) as client:
         tag = (await client.get(here)).headers["etag"]
         assert (await client.get(there, headers={"if-none-match": tag})).status_code == 304
 
 
 async def test_a_socket_follows_what_it_subscribes_to_and_leaves_what_it_does_not() -> None:
-    bulletin = ChangeFeed(pace=0)
-    bulletin.tell(figure(1))
-    async with desk(bulletin) as url, websockets.connect(url.replace("http", "ws")) as socket:
+    feed = ChangeFeed(pace=0)
+    feed.publish(figure(1))
+    async with desk(feed) as url, websockets.connect(url.replace("http", "ws")) as socket:
         await socket.send(json.dumps({"subscribe": [1, 2]}))
         assert versions_of(await socket.recv()) == {1: 1}
-        bulletin.tell(figure(3))
-        bulletin.tell(figure(2))
+        feed.publish(figure(3))
+        feed.publish(figure(2))
         assert versions_of(await socket.recv()) == {2: 1}
         await socket.send(json.dumps({"unsubscribe": [2]}))
         await socket.send("what?")  # answered in turn: so the word before was heeded
         assert "error" in json.loads(await socket.recv())
-        bulletin.tell(figure(2, 2))
-        bulletin.tell(figure(1, 2))
+        feed.publish(figure(2, 2))
+        feed.publish(figure(1, 2))
         assert versions_of(await socket.recv()) == {1: 2}
 
 
@@ -190,9 +190,9 @@ async def test_a_socket_follows_what_it_subscribes_to_and_leaves_what_it_does_no
     ["nonsense", "[]", '{"subscribe": 3}', '{"subscribe": ["x"]}', '{"dance": [1]}', "9" * 20_000],
 )
 async def test_a_socket_is_told_what_it_said_wrong_and_stays(word: str) -> None:
-    bulletin = ChangeFeed()
-    bulletin.tell(figure(1))
-    async with desk(bulletin) as url, websockets.connect(url.replace("http", "ws")) as socket:
+    feed = ChangeFeed()
+    feed.publish(figure(1))
+    async with desk(feed) as url, websockets.connect(url.replace("http", "ws")) as socket:
         await socket.send(word)
         assert "error" in json.loads(await socket.recv())
         await socket.send(json.dumps({"subscribe": [1]}))
@@ -200,9 +200,9 @@ async def test_a_socket_is_told_what_it_said_wrong_and_stays(word: str) -> None:
 
 
 async def test_a_socket_is_told_to_come_back_when_the_worker_drains() -> None:
-    bulletin = ChangeFeed()
-    async with desk(bulletin) as url, websockets.connect(url.replace("http", "ws")) as socket:
-        bulletin.close()
+    feed = ChangeFeed()
+    async with desk(feed) as url, websockets.connect(url.replace("http", "ws")) as socket:
+        feed.close()
         with pytest.raises(websockets.ConnectionClosed) as closed:
             await asyncio.wait_for(socket.recv(), PATIENCE)
         assert closed.value.rcvd is not None

@@ -32,7 +32,7 @@ def event(
     at = NOW + timedelta(days=day)
     standing = None if status is None else SubscriptionState(status, "premium", started_at=at)
     return BillingEvent(
-        PaymentProvider.STRIPE, f"e{number}", at, "told", "s", owner=owner, standing=standing
+        PaymentProvider.STRIPE, f"e{number}", at, "told", "s", owner=owner, state=standing
     )
 
 
@@ -58,9 +58,9 @@ def test_the_last_word_by_the_providers_clock_counts() -> None:
     told = [event(1, SubscriptionStatus.EXPIRED, 30), event(2, SubscriptionStatus.ACTIVE, 0)]
     folded = fold_events(told)
     assert folded is not None
-    assert folded.standing.status is SubscriptionStatus.EXPIRED
+    assert folded.state.status is SubscriptionStatus.EXPIRED
     assert folded.event_at == NOW + timedelta(days=30)
-    assert folded.standing.started_at == NOW
+    assert folded.state.started_at == NOW
 
 
 def test_in_one_second_an_end_comes_after_a_beginning() -> None:
@@ -68,7 +68,7 @@ def test_in_one_second_an_end_comes_after_a_beginning() -> None:
         [event(1, SubscriptionStatus.EXPIRED), event(2, SubscriptionStatus.ACTIVE)]
     )
     assert folded is not None
-    assert folded.standing.status is SubscriptionStatus.EXPIRED
+    assert folded.state.status is SubscriptionStatus.EXPIRED
 
 
 def test_the_owner_may_be_named_by_another_event() -> None:
@@ -132,11 +132,7 @@ def test_a_late_renewal_is_not_held_against_who_paid() -> None:
     ]:
         standing = SubscriptionState(status, "premium", expires_at=NOW)
         folded = fold_events(
-            [
-                BillingEvent(
-                    PaymentProvider.STRIPE, "e", NOW, "told", "s", owner=ADA, standing=standing
-                )
-            ]
+            [BillingEvent(PaymentProvider.STRIPE, "e", NOW, "told", "s", owner=ADA, state=standing)]
         )
         assert folded is not None
-        assert folded.served_until == NOW + grace
+        assert folded.active_until == NOW + grace

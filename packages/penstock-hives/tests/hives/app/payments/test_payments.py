@@ -128,7 +128,7 @@ async def test_a_plan_nobody_knows_is_kept_and_said(
     odd = read(stripe.subscription("created", NOW, "1", plan="ultimate"))
     assert await payments.apply(odd) is EventOutcome.WAITING
     (row,) = await pool.rows("SELECT error FROM payment_event")
-    assert row["error"] == "there is no plan ultimate"
+    assert row["error"] == "plan ultimate does not exist"
 
 
 async def test_an_owner_nobody_knows_is_kept_and_said(
@@ -137,7 +137,7 @@ async def test_an_owner_nobody_knows_is_kept_and_said(
     stranger = read(stripe.subscription("created", NOW, "1", user=99))
     assert await payments.apply(stranger) is EventOutcome.WAITING
     (row,) = await pool.rows("SELECT error FROM payment_event")
-    assert row["error"] == "there is no such user or account"
+    assert row["error"] == "the user or account does not exist"
 
 
 async def test_plans_of_several_providers_are_one_entitlement(payments: PaymentService) -> None:

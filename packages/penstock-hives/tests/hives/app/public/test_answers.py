@@ -1,4 +1,4 @@
-"""What the public is answered: from the window, with live figures, and never from the database."""
+"""What the public is answered: from the view, with live figures, and never from the database."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ async def others(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def site(window: PublicView) -> AsyncIterator[httpx.AsyncClient]:
+async def site(view: PublicView) -> AsyncIterator[httpx.AsyncClient]:
     async with (
-        served(public_endpoint(PublicReader(window), others)) as url,
+        served(public_endpoint(PublicReader(view), others)) as url,
         httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         yield client
 
 
-def window_of(hives: int = 3, **given: Any) -> PublicView:
-    window = PublicView(clock=lambda: NOON, **given)
-    window.show(edition(hives))
-    return window
+def view_of(hives: int = 3, **given: Any) -> PublicView:
+    view = PublicView(clock=lambda: NOON, **given)
+    view.replace_snapshot(edition(hives))
+    return view
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def window_of(hives: int = 3, **given: Any) -> PublicView:
     ],
 )
 async def test_a_read_without_a_token_is_answered_and_says_of_when_it_is(path: str) -> None:
-    async with site(window_of()) as client:
+    async with site(view_of()) as client:
         answer = await client.get(path)
     assert answer.status_code == 200
     assert answer.headers["x-as-of"] == "2026-11-15T12:00:00Z"
@@ -71,9 +71,9 @@ async def test_a_read_without_a_token_is_answered_and_says_of_when_it_is(path: s
 
 
 async def test_an_answer_is_made_once_for_all_who_ask() -> None:
-    answers = PublicReader(window_of())
+    answers = PublicReader(view_of())
 
-    first, second = [await answers.answer("/v1/hives", "limit=2") for _ in range(2)]
+    first, second = [answers.find("/v1/hives", "limit=2") for _ in range(2)]
 
     assert first is not None
     assert second is not None
@@ -89,7 +89,7 @@ async def test_without_an_edition_the_answer_is_to_come_again() -> None:
 
 
 async def test_what_is_not_there_is_not_looked_for_elsewhere() -> None:
-    async with site(window_of()) as client:
+    async with site(view_of()) as client:
         answer = await client.get("/v1/hives/99")
         assert answer.status_code == 404
         assert answer.headers["content-type"] == "application/problem+json"
@@ -101,28 +101,28 @@ async def test_what_is_not_there_is_not_looked_for_elsewhere() -> None:
     ["limit=0", "limit=x", "near=here", "sort=best", "within_km=2", "open_now=perhaps", "cursor=?"],
 )
 async def test_a_question_that_cannot_be_meant_is_refused(query: str) -> None:
-    async with site(window_of()) as client:
+    async with site(view_of()) as client:
         assert (await client.get(f"/v1/hives?{query}")).status_code == 422
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
 async def test_who_shows_who_they_are_is_for_others_to_answer(header: str) -> None:
-    async with site(window_of()) as client:
+    async with site(view_of()) as client:
         assert (await client.get("/v1/hives/1", headers={header: "x"})).status_code == TEAPOT
 
 
 async def test_what_is_no_read_of_ours_is_for_others_to_answer() -> None:
-    async with site(window_of()) as client:
+    async with site(view_of()) as client:
         assert (await client.post("/v1/hives")).status_code == TEAPOT
         assert (await client.get("/v1/me")).status_code == TEAPOT
         assert (await client.get("/v1/hives/1/sensors")).status_code == TEAPOT
 
 
 async def test_a_figure_that_is_heard_is_in_the_next_answer() -> None:
-    window = window_of()
-    async with site(window) as client:
+    view = view_of()
+    async with site(view) as client:
         before = (await client.get("/v1/hives/1")).json()["occupancy"]
-        window.heard(document(1, version=2, people=44))
+        view.apply_live(document(1, version=2, people=44))
         after = (await client.get("/v1/hives/1")).json()["occupancy"]
         alone = (await client.get("/v1/hives/1/occupancy")).json()
     assert (before["occupancy"], after["occupancy"]) == (20, 44)
@@ -131,45 +131,45 @@ async def test_a_figure_that_is_heard_is_in_the_next_answer() -> None:
 
 
 async def test_a_stale_hive_has_no_level_and_is_compared_with_nothing() -> None:
-    window = window_of()
-    window.heard(document(1, version=2, quality="stale", level=None))
-    async with site(window) as client:
+    view = view_of()
+    view.apply_live(document(1, version=2, quality="stale", level=None))
+    async with site(view) as client:
         told = (await client.get("/v1/hives/1/occupancy")).json()
     assert (told["quality"], told["level"], told["usual"]) == ("stale", None, None)
 
 
 async def test_an_older_figure_changes_nothing() -> None:
     told: list[EncodedOccupancy] = []
-    window = window_of(told=told.append)
-    window.heard(document(1, version=5))
-    window.heard(document(1, version=4, people=1))
-    window.show(edition(version=3))
-    async with site(window) as client:
+    view = view_of(on_change=told.append)
+    view.apply_live(document(1, version=5))
+    view.apply_live(document(1, version=4, people=1))
+    view.replace_snapshot(edition(version=3))
+    async with site(view) as client:
         assert (await client.get("/v1/hives/1/occupancy")).json()["version"] == 5
     assert [figure.version for figure in told if figure.hive == 1][-1] == 5
 
 
 async def test_a_hive_that_is_not_public_is_never_told_of() -> None:
     told: list[EncodedOccupancy] = []
-    window = window_of(told=told.append)
+    view = view_of(on_change=told.append)
     told.clear()
-    window.heard(document(77, version=1))
+    view.apply_live(document(77, version=1))
     assert not told
 
 
 async def test_a_hive_that_is_no_longer_public_is_told_of_no_more() -> None:
-    bulletin = ChangeFeed()
-    window = PublicView(bulletin.tell, bulletin.forget, clock=lambda: NOON)
-    window.show(edition(hives=4))
-    assert set(bulletin.board) == {1, 2, 3}
-    window.show(edition(hives=2))
-    assert set(bulletin.board) == {1, 2}
-    window.heard(document(3, version=9))
-    assert 3 not in bulletin.board
+    feed = ChangeFeed()
+    view = PublicView(feed.publish, feed.remove, clock=lambda: NOON)
+    view.replace_snapshot(edition(hives=4))
+    assert set(feed.latest) == {1, 2, 3}
+    view.replace_snapshot(edition(hives=2))
+    assert set(feed.latest) == {1, 2}
+    view.apply_live(document(3, version=9))
+    assert 3 not in feed.latest
 
 
 async def test_a_list_is_sorted_searched_and_paged() -> None:
-    async with site(window_of(hives=5)) as client:
+    async with site(view_of(hives=5)) as client:
         near = (await client.get("/v1/hives?near=51.504,-0.12&sort=distance&limit=2")).json()
         rest = await client.get(f"/v1/hives?near=51.504,-0.12&sort=distance&cursor={near['next']}")
         bars = (await client.get("/v1/hives?type=bar")).json()
@@ -179,14 +179,14 @@ async def test_a_list_is_sorted_searched_and_paged() -> None:
 
 
 async def test_what_has_not_changed_is_not_sent_again() -> None:
-    async with site(window_of()) as client:
+    async with site(view_of()) as client:
         tag = (await client.get("/v1/hives/1")).headers["etag"]
         same = await client.get("/v1/hives/1", headers={"if-none-match": tag})
     assert (same.status_code, same.content) == (304, b"")
 
 
 async def test_large_answers_are_compressed_for_who_can_read_that() -> None:
-    async with site(window_of(hives=30)) as client:
+    async with site(view_of(hives=30)) as client:
         async with client.stream("GET", "/v1/hives", headers={"accept-encoding": "gzip"}) as zipped:
             raw = b"".join([part async for part in zipped.aiter_raw()])
         plain = await client.get("/v1/hives", headers={"accept-encoding": "identity"})
@@ -196,7 +196,7 @@ async def test_large_answers_are_compressed_for_who_can_read_that() -> None:
 
 
 async def test_the_head_of_an_answer_can_be_had_alone() -> None:
-    async with site(window_of()) as client:
+    async with site(view_of()) as client:
         head = await client.head("/v1/hives/1")
     assert (head.status_code, head.content) == (200, b"")
     assert int(head.headers["content-length"]) > 0

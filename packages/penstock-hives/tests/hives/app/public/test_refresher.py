@@ -11,7 +11,7 @@ import pytest
 
 from penstock_hives.occupancy.publisher import CACHE_KEYS
 from penstock_hives.public.snapshot import (
-    PIECE_BYTES,
+    CHUNK_BYTES,
     LiveFallback,
     PublicSnapshot,
     SnapshotCache,
@@ -121,12 +121,12 @@ async def test_it_recovers_by_itself_when_the_database_is_back() -> None:
 async def test_an_edition_of_many_hives_is_kept_in_pieces_and_read_back_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock_hives.public.snapshot.PIECE_BYTES", 500)
+    monkeypatch.setattr("penstock_hives.public.snapshot.CHUNK_BYTES", 500)
     editions = SnapshotCache(MemoryCache())
     head = await editions.write(edition(hives=40))
-    assert head.pieces > 1
+    assert head.chunks > 1
     assert await editions.read(head) == edition(hives=40)
-    assert PIECE_BYTES < 1024 * 1024
+    assert CHUNK_BYTES < 1024 * 1024
 
 
 async def test_an_edition_with_a_piece_missing_or_spoilt_is_none() -> None:
@@ -137,7 +137,7 @@ async def test_an_edition_with_a_piece_missing_or_spoilt_is_none() -> None:
     assert await editions.read(head) is None
     await cache.delete(head.keys[0])
     assert await editions.read(head) is None
-    await cache.set(CACHE_KEYS.key("edition", "head"), b"{}")
+    await cache.set(CACHE_KEYS.key("snapshot", "manifest"), b"{}")
     assert await editions.latest() is None
 
 
@@ -147,5 +147,5 @@ async def test_figures_are_had_from_the_cache_while_none_are_heard() -> None:
     await cache.set(CACHE_KEYS.key("hive", 2), b"nonsense")
     heard: list[int] = []
     look = LiveFallback(cache, lambda: [1, 2, 3], lambda told: heard.append(told["version"]), bool)
-    await look.look()
+    await look.read_cache()
     assert heard == [9]

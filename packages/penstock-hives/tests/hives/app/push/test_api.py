@@ -80,7 +80,7 @@ async def told(hives: Called, uid: str | None, count: int) -> None:
         Notification(row["id"], "system", f"Note {n}", "Hello", f"{uid}:{n}") for n in range(count)
     ]
     async with hives.resources.pool.transaction() as connection:
-        await Outbox(connection).put(notes)
+        await Outbox(connection).add(notes)
 
 
 async def test_the_inbox_has_ones_own_notes_page_by_page(hives: Called) -> None:

@@ -77,7 +77,7 @@ async def test_a_browser_can_read_what_it_is_sent_and_nobody_else(
     browser = Browser()
     outcome = await channel.send(push(f"{service.url}/to/ada", browser.keys))
 
-    assert outcome.fate is PushStatus.SENT
+    assert outcome.status is PushStatus.SENT
     (received,) = service.received
     assert received.path == "/to/ada"
     assert received.headers["content-encoding"] == "aes128gcm"
@@ -124,7 +124,7 @@ async def test_what_a_service_answers_decides_the_fate(
 ) -> None:
     service.answer = Answer(status, {"Retry-After": "17", "Location": "http://127.0.0.1:1/"})
     outcome = await channel.send(push(service.url, Browser().keys))
-    assert outcome.fate is fate
+    assert outcome.status is fate
     assert outcome.after == (17 if fate is PushStatus.AGAIN else None)
 
 
@@ -132,7 +132,7 @@ async def test_a_service_that_is_away_is_tried_again(channel: WebPushChannel) ->
     with PushService() as gone:
         address = gone.url
     outcome = await channel.send(push(address, Browser().keys))
-    assert outcome.fate is PushStatus.AGAIN
+    assert outcome.status is PushStatus.AGAIN
 
 
 def test_the_key_is_made_once(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_a_phone_is_sent_what_firebase_expects(fcm: FcmChannel, service: P
     service.answer = Answer(200, body={"name": "projects/bees/messages/1"})
     outcome = await fcm.send(push("phone-token", {}, "fcm"))
 
-    assert outcome.fate is PushStatus.SENT
+    assert outcome.status is PushStatus.SENT
     (received,) = service.received
     assert received.path == "/v1/projects/bees/send"
     assert received.headers["authorization"] == "Bearer held"
@@ -248,7 +248,7 @@ async def test_what_firebase_answers_decides_the_fate(
     fcm: FcmChannel, service: PushService, answer: Answer, fate: PushStatus
 ) -> None:
     service.answer = answer
-    assert (await fcm.send(push("phone-token", {}, "fcm"))).fate is fate
+    assert (await fcm.send(push("phone-token", {}, "fcm"))).status is fate
 
 
 def test_an_app_may_register_with_its_installations_id() -> None:
@@ -271,5 +271,5 @@ async def test_what_a_push_service_says_beside_its_status_is_not_read(vapid: Vap
     client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     channel = WebPushChannel(vapid, client)
     outcome = await channel.send(push("https://push.example/ada", Browser().keys))
-    assert outcome.fate is PushStatus.SENT
+    assert outcome.status is PushStatus.SENT
     await channel.close()

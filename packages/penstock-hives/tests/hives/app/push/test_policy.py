@@ -13,7 +13,6 @@ from penstock_hives.push.models import (
     NotificationVerdict,
     decide,
     quiet_until,
-    start_of_day,
 )
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -21,7 +20,7 @@ NIGHT = (time(22), time(7))
 
 
 def test_what_nothing_speaks_against_is_told_at_once() -> None:
-    decision = decide(NotificationPreferences(), NOON, keeps=False)
+    decision = decide(NotificationPreferences(), NOON, deferrable=False)
     assert (decision.verdict, decision.inbox, decision.push_at) == (
         NotificationVerdict.TELL,
         True,
@@ -30,7 +29,7 @@ def test_what_nothing_speaks_against_is_told_at_once() -> None:
 
 
 def test_who_wants_no_pushes_gets_none() -> None:
-    decision = decide(NotificationPreferences(push=False), NOON, keeps=True)
+    decision = decide(NotificationPreferences(push=False), NOON, deferrable=True)
     assert (decision.inbox, decision.push_at) == (True, None)
 
 
@@ -38,20 +37,23 @@ def test_who_wants_no_pushes_gets_none() -> None:
     ("seconds", "verdict"), [(1799, NotificationVerdict.COOLING), (1800, NotificationVerdict.TELL)]
 )
 def test_the_cool_down_is_kept(seconds: int, verdict: NotificationVerdict) -> None:
-    habits = NotificationPreferences(cooldown=1800, last_told=NOON - timedelta(seconds=seconds))
-    assert decide(habits, NOON, keeps=False).verdict is verdict
+    habits = NotificationPreferences(cooldown=1800, last_notified=NOON - timedelta(seconds=seconds))
+    assert decide(habits, NOON, deferrable=False).verdict is verdict
 
 
 def test_within_the_cool_down_only_what_keeps_lies_in_the_inbox() -> None:
-    habits = NotificationPreferences(cooldown=1800, last_told=NOON)
-    assert not decide(habits, NOON, keeps=False).inbox
-    kept = decide(habits, NOON, keeps=True)
+    habits = NotificationPreferences(cooldown=1800, last_notified=NOON)
+    assert not decide(habits, NOON, deferrable=False).inbox
+    kept = decide(habits, NOON, deferrable=True)
     assert (kept.inbox, kept.push_at) == (True, None)
 
 
 def test_a_day_has_so_many_pushes() -> None:
-    assert decide(NotificationPreferences(told_today=19), NOON, keeps=True, cap=20).push_at == NOON
-    capped = decide(NotificationPreferences(told_today=20), NOON, keeps=True, cap=20)
+    assert (
+        decide(NotificationPreferences(notified_today=19), NOON, deferrable=True, cap=20).push_at
+        == NOON
+    )
+    capped = decide(NotificationPreferences(notified_today=20), NOON, deferrable=True, cap=20)
     assert (capped.verdict, capped.inbox, capped.push_at) == (
         NotificationVerdict.CAPPED,
         True,
@@ -77,8 +79,8 @@ def test_quiet_hours_go_over_midnight_by_ones_own_clock(local: str, until: str |
 
 def test_in_quiet_hours_what_keeps_waits_for_the_morning() -> None:
     habits = NotificationPreferences(quiet=(time(11), time(13)))
-    assert decide(habits, NOON, keeps=True).push_at == NOON + timedelta(hours=1)
-    assert decide(habits, NOON, keeps=False).push_at is None
+    assert decide(habits, NOON, deferrable=True).push_at == NOON + timedelta(hours=1)
+    assert decide(habits, NOON, deferrable=False).push_at is None
 
 
 @given(
@@ -95,7 +97,3 @@ def test_quiet_hours_end_within_a_day_and_are_then_over(
     if end is not None:
         assert timedelta(0) <= end - now <= timedelta(hours=25)
         assert end == now or quiet_until(habits, end) is None
-
-
-def test_a_day_begins_at_ones_own_midnight() -> None:
-    assert start_of_day("America/New_York", NOON) == datetime(2026, 5, 1, 4, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 from penstock_hives.database import DatabasePool
 from penstock_hives.push.models import Notification, PushMessage, PushOutcome, PushStatus
 from penstock_hives.push.repository import LEASE, Outbox
-from penstock_hives.push.sender import MAX_ATTEMPTS, RETENTION, PushSender, retry_delay
+from penstock_hives.push.sender import MAX_ATTEMPTS, RETENTION, RETRY, PushSender
 from tests.hives.app.alerts.given import NOW, Clock
 
 
@@ -49,7 +49,7 @@ def sender(pool: DatabasePool, channel: Recorded, clock: Clock) -> PushSender:
 async def put(pool: DatabasePool, key: str = "k", **facts: Any) -> int:
     told: dict[str, Any] = {"push_at": NOW, **facts}
     async with pool.transaction() as connection:
-        return await Outbox(connection).put(
+        return await Outbox(connection).add(
             [Notification(1, "system", "Hello", "World", key, **told)]
         )
 
@@ -75,7 +75,7 @@ async def test_a_note_goes_to_every_device_and_once(
 async def test_what_is_rolled_back_is_never_sent(pool: DatabasePool, sender: PushSender) -> None:
     async def failing() -> None:
         async with pool.transaction() as connection:
-            await Outbox(connection).put([Notification(1, "system", "a", "b", "k", push_at=NOW)])
+            await Outbox(connection).add([Notification(1, "system", "a", "b", "k", push_at=NOW)])
             raise RuntimeError("what brought it about has failed")
 
     with pytest.raises(RuntimeError):
@@ -106,11 +106,11 @@ async def test_what_fails_is_tried_again_with_longer_pauses(
     channel.outcome = PushOutcome(PushStatus.AGAIN, "busy")
     for attempt in range(1, MAX_ATTEMPTS + 1):
         assert await sender.send_due() == 1
-        clock.passes(seconds=retry_delay(attempt) - 1)
+        clock.passes(seconds=RETRY.delay(attempt) - 1)
         assert await sender.send_due() == 0
         clock.passes(seconds=1)
     assert ("webpush", "failed", MAX_ATTEMPTS) in await states(pool)
-    assert [retry_delay(each) for each in (1, 2, 3, 20)] == [5, 10, 20, 3600]
+    assert [RETRY.delay(each) for each in (1, 2, 3, 20)] == [5, 10, 20, 3600]
 
 
 async def test_the_services_own_word_on_when_counts(
@@ -154,7 +154,7 @@ async def test_a_push_of_a_sender_that_died_is_due_again(
 ) -> None:
     await put(pool)
     async with pool.transaction() as connection:
-        assert len(await Outbox(connection).take(["webpush"], clock(), 10)) == 1
+        assert len(await Outbox(connection).lease(["webpush"], clock(), 10)) == 1
     assert await sender.send_due() == 0
     clock.now += LEASE
     assert await sender.send_due() == 1

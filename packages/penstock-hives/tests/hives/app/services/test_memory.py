@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from penstock_hives.resources import (
+from penstock_store import StoreUnavailable
+from penstock_store.cache.single_flight import (
     FRESH_SECONDS,
     RETRY_SECONDS,
     STALE_SECONDS,
     StaleIfErrorCache,
 )
-from penstock_store import StoreUnavailable
 
 
 class Clock:

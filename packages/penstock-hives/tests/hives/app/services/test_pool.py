@@ -76,7 +76,7 @@ async def test_what_is_joined_is_one_transaction_and_what_is_refused_in_it_undoe
     database: Database,
 ) -> None:
     async with DatabasePool(database.url, 1, wait=60) as pool:  # one: any other would wait for ever
-        async with pool.joined():
+        async with pool.join_transaction():
             await pool.execute("INSERT INTO account (name) VALUES ('joined')")
             with pytest.raises(InvalidRequest):
                 await pool.execute("INSERT INTO account (name) VALUES (NULL)")
@@ -90,7 +90,7 @@ async def test_what_is_joined_is_one_transaction_and_what_is_refused_in_it_undoe
 async def test_a_task_that_is_started_within_has_a_connection_of_its_own(
     database: Database,
 ) -> None:
-    async with DatabasePool(database.url, 2, wait=60) as pool, pool.joined():
+    async with DatabasePool(database.url, 2, wait=60) as pool, pool.join_transaction():
         await pool.execute("INSERT INTO account (name) VALUES ('seen within only')")
 
         seen = pool.rows("SELECT FROM account WHERE name = 'seen within only'")
@@ -108,9 +108,9 @@ async def test_deeds_are_done_when_what_they_tell_of_is_committed_or_not_at_all(
         told.extend(row["name"] for row in found)
 
     async def joined(name: str) -> None:
-        async with pool.joined():
+        async with pool.join_transaction():
             await pool.execute("INSERT INTO account (name) VALUES (%s)", (name,))
-            await pool.afterwards(tell)
+            await pool.after_commit(tell)
             assert told == []
             if name == "told never":
                 raise ZeroDivisionError

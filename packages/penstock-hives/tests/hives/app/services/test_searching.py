@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -101,6 +100,6 @@ def _all(
     found = list(page.items)
     while page.next is not None:
         assert len(page.items) == query.limit
-        page = ask(replace(query, cursor=page.next))
+        page = ask(query.model_copy(update={"cursor": page.next}))
         found += page.items
     return found

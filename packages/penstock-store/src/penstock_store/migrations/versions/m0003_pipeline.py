@@ -1,4 +1,4 @@
-"""The pipeline's own books: batches applied, dead letters counted, room for those on the way."""
+"""Tables of the pipeline: applied batches, dead letter counts, the schema of staging tables."""
 
 from __future__ import annotations
 
