@@ -21,7 +21,6 @@ from penstock_hives.analytics.service import (
     ActivityService,
     AnalyticsService,
     MetricService,
-    check_formula,
 )
 from penstock_hives.api.rate_limiter import RateLimiter, open_counters
 from penstock_hives.billing.service import PlanService
@@ -97,7 +96,7 @@ class Services:
             commands=SensorCommandService(pool, broker, clock),
             images=ImageService(pool, ImageStore(settings.images)),
             analytics=AnalyticsService(pool, clock),
-            metrics=MetricService(pool, clock, check_formula),
+            metrics=MetricService(pool, clock),
             activity=ActivityService(pool, clock),
         )
 

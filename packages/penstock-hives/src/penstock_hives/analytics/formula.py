@@ -69,7 +69,6 @@ class Formula:
         return frozenset(names & SERIES.keys())
 
     def column(self, series: Mapping[str, Column]) -> Column:
-        """The formula as a Spark column."""
         return _column(self._root, series)
 
 

@@ -99,7 +99,6 @@ def analyse(
 def compute_findings(
     spark: SparkSession, database: Database, days: DataFrame, day: date, now: datetime
 ) -> dict[str, pa.Table]:
-    """Results by table."""
     since = {"since": day - HISTORY_SPAN, "until": day}
     rows = database.rows(DEALS_SQL, since)
     deals = spark.createDataFrame(pa.Table.from_pylist(rows, DEAL_SCHEMA))

@@ -172,7 +172,6 @@ def choose_model(database: Database, folder: Path | None, day: date) -> Sentimen
 def train_better_model(
     rated: Sequence[RatedMessage], current: SentimentModel, day: date
 ) -> TrainedSentimentModel | None:
-    """A model that is better than the current one, or None."""
     held_out = [each for each in rated if each.held_out]
     sides = [sum(each.good is good for each in held_out) for good in (True, False)]
     if min(sides) < MIN_HELD_OUT:

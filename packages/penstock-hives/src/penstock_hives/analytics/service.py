@@ -81,7 +81,6 @@ class AnalyticsService:
     async def compare_periods(
         self, caller: Caller, hive: int, before: tuple[date, date], after: tuple[date, date]
     ) -> PeriodComparison:
-        """The same hive before a change and after it."""
         async with self._pool.reading() as connection:
             await _require_hives(connection, caller, [hive])
             repository = AnalyticsRepository(connection)
@@ -152,13 +151,9 @@ class ActivityService:
 class MetricService:
     """Custom metrics: formulas that are evaluated every night."""
 
-    def __init__(
-        self, pool: DatabasePool, clock: Callable[[], datetime], check: Callable[[str], None]
-    ) -> None:
-        """`check` raises `InvalidRequest` for an invalid formula."""
+    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
         self._pool = pool
         self._clock = clock
-        self._check = check
 
     async def of_account(self, caller: Caller, account: int) -> list[AccountMetric]:
         caller.require(AppPermission.READ_ANALYTICS, account)
@@ -173,7 +168,7 @@ class MetricService:
         self, caller: Caller, account: int, values: Mapping[str, Any]
     ) -> AccountMetric:
         caller.require(AppPermission.EDIT_METRICS, account)
-        self._check(values["formula"])
+        check_formula(values["formula"])
         async with self._pool.transaction() as connection:
             plans, metrics = PlanRepository(connection), MetricRepository(connection)
             if await plans.locked_account(account) is None:
@@ -191,7 +186,7 @@ class MetricService:
         self, caller: Caller, metric: int, values: Mapping[str, Any], seen: str | None
     ) -> AccountMetric:
         if (formula := values.get("formula")) is not None:
-            self._check(formula)
+            check_formula(formula)
         async with self._pool.transaction() as connection:
             found = await self._visible(connection, caller, metric, lock=True)
             caller.require(AppPermission.EDIT_METRICS, found.account_id)
@@ -240,14 +235,12 @@ async def _require_hives(connection: Connection, caller: Caller, hives: Sequence
 
 
 def _change(before: float | None, after: float | None) -> float | None:
-    """The relative growth."""
     if before is None or after is None or before == 0:
         return None
     return round(after / before - 1, 4)
 
 
 def check_formula(text: str) -> None:
-    """Raises `InvalidRequest`."""
     try:
         Formula.parse(text)
     except InvalidFormula as error:

@@ -95,7 +95,6 @@ def run_backtest(
     growth: BoostingParameters | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Backtest:
-    """Score the simple methods and the global model over a span."""
     tallies: dict[str, dict[str, AccuracyTally]] = {
         name: {each.name: _score(each, span, method(each)) for each in venues}
         for name, method in SIMPLE_METHODS.items()
@@ -182,7 +181,6 @@ _WEEKS: Final = 8
 
 
 def last_week(venue: Venue) -> Floats:
-    """The same hour a week ago."""
     return shift_days(venue.grid.counts, WEEK)
 
 

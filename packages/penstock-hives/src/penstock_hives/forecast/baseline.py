@@ -104,7 +104,6 @@ def typical_week(counts: Floats, weekdays: np.ndarray, off: Flags) -> Floats:
 
 
 def _over_days(values: Floats, days: int) -> Floats:
-    """The sum over the days before each day."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     return np.asarray(sums[index] - sums[np.maximum(0, index - days)])

@@ -67,7 +67,6 @@ class HourlyGrid:
         return (day - self.first).days
 
     def before(self, day: date) -> HourlyGrid:
-        """The days before that day."""
         return HourlyGrid(self.first, self.counts[: max(0, self.index(day))])
 
     def extend_to(self, day: date) -> HourlyGrid:

@@ -89,7 +89,6 @@ def due_hives(database: Database, now: datetime, *, anyway: bool = False) -> dic
 def make_forecasts(
     spark: SparkSession, database: Database, day: date, hives: Collection[int], now: datetime
 ) -> ForecastPublication:
-    """Forecast a local day of some hives and publish it."""
     from pyspark.sql import functions as f
 
     hourly = histories.read_hourly(spark, database.url, now)

@@ -202,7 +202,6 @@ class DeviceBoots:
         return cls(sensor[rows], offset[rows], (latest & 0xFFFFFFFF) * SECOND_MICROS)
 
     def before(self, sensor: Numbers, offset: Numbers, states: SensorStates) -> Numbers:
-        """The last start before each report."""
         stored: Numbers = states.boot[sensor]
         if not len(self.sensor):
             return stored

@@ -158,7 +158,6 @@ class _SensorWalk:
                 continues = self._step()
 
     def _skip(self, stop: int) -> None:
-        """Skip reports whose deltas are computed already."""
         state = self._state
         state.last = last = self._reports.reading(stop - 1)
         state.settled = True

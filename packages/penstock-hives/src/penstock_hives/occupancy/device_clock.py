@@ -66,7 +66,6 @@ def time_zone_table(name: str) -> TimeZoneTable:
 
 
 def _changes(info: ZoneInfo) -> tuple[list[int], list[int]]:
-    """When the offset changes, and the offsets between."""
     at, offset = _FIRST, _offset(info, _FIRST)
     changes, offsets = [], [offset]
     while at < _LAST:

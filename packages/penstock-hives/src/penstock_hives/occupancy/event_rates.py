@@ -99,7 +99,6 @@ class EventRates:
         )
 
     def one(self, sensor: int) -> EventRate:
-        """A copy of one row."""
         tally = self.tally[sensor].tolist()
         return EventRate(int(self.since[sensor]), int(self.events[sensor]), tally)
 

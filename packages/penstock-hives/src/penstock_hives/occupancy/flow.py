@@ -191,7 +191,6 @@ def make_facts(summary: SilverSummary, profiles: SensorProfiles, messages: int) 
 
 
 def _count_dead_letters(dead_letters: pa.Table) -> pa.Table:
-    """Dead letters by day, stream and reason."""
     received = dead_letters["received_at"]
     table = pa.table(
         {
@@ -210,7 +209,6 @@ def _count_dead_letters(dead_letters: pa.Table) -> pa.Table:
 
 
 def _last_statuses(statuses: pa.Table, profiles: SensorProfiles) -> pa.Table:
-    """The last status of each sensor."""
     fields = flatten_struct(statuses, "status")
     columns: dict[str, Any] = {
         _STATUS_COLUMNS.get(name, name): fields[name] for name in fields.schema.names

@@ -100,7 +100,6 @@ class _SilverTask:
 
 
 def _share(rows: pa.Table, number: int, tasks: int) -> pa.Table:
-    """The messages of this task's sensors."""
     if tasks == 1:
         return rows
     keys = rows["routing_key"].combine_chunks()
@@ -260,7 +259,6 @@ def _slot_counts(decoded: pa.Table, counted: ReportCounts) -> SlotCounts:
 
 
 def flatten_struct(rows: pa.Table, column: str) -> pa.Table:
-    """The fields of a struct column, as columns."""
     whole = rows[column].combine_chunks()
     array = whole if isinstance(whole, pa.StructArray) else pa.concat_arrays(whole.chunks)
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(array)])

@@ -42,7 +42,6 @@ class SlotCounts:
 
     @property
     def firsts(self) -> Flags:
-        """Which rows are the first of their hive."""
         return is_run_start(self.hive)
 
 

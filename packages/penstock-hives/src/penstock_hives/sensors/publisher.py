@@ -10,9 +10,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from penstock.client import Fabric, MessageSender
+from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 RECEIVED_AT_HEADER: Final = "x-received-at"
 #: Frames between two checks that the broker has confirmed all.
 _CHECK_EVERY: Final = 10_000
-_MQTT: Final = ("mqtt", "mqtts", "ws", "wss")
 
 
 def is_mqtt_url(url: str) -> bool:
-    return urlsplit(url).scheme in _MQTT
+    return protocol_of(url) is BrokerProtocol.MQTT
 
 
 def to_broker_address(topic: str, mqtt: bool) -> str:

@@ -246,7 +246,6 @@ class SensorCommandService:
     async def configure(
         self, caller: Caller, sensor: int, wanted: Mapping[str, int]
     ) -> SensorCommand:
-        """Store the configuration, then publish it."""
         async with _editing(self._pool, self._clock, caller, sensor, "configure", dict(wanted)) as (
             connection,
             found,

@@ -117,7 +117,6 @@ _SINCE = """
 
 
 def new_manual_counts(connection: Connection, now: int) -> AnchorsByCause:
-    """Manual counts that are not applied yet."""
     kinds = {"hive": "number", "at": "time", "counted": "number"}
     found = fetch_columns(connection, _COUNTED, kinds, {"now": now})
     return AnchorsByCause.of(Anchors(**found), np.ones(len(found["hive"]), bool))

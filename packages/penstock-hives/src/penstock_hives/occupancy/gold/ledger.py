@@ -73,7 +73,6 @@ class OccupancyLedger:
         return AppliedBatches(self._connection).applied(self._flow, batch)
 
     def apply(self, batch: int, facts: BatchFacts, cache: LedgerCache) -> LedgerUpdate:
-        """Apply a batch that is not applied yet."""
         writer = self._writer(batch)
         batch_column = [[batch] * facts.states.num_rows]
         writer.merge(

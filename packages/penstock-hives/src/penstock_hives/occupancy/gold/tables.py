@@ -133,7 +133,6 @@ def read_hours(
 def read_day_start_levels(
     connection: Connection, hives: Numbers, since: Numbers
 ) -> OccupancyLevels:
-    """The levels at the start of these days."""
     kinds = {"hive": "number", "end": "number"}
     found = fetch_columns(connection, _HOUR_BEFORE, kinds, _parameters(hives, since))
     return _levels(found["hive"], found["end"])

@@ -214,7 +214,6 @@ def decode_reports_v2(
 
 
 def crc16(heads: Bytes) -> NDArray[np.uint16]:
-    """The checksum of each row."""
     register = np.full(len(heads), CRC_PRESET, np.uint16)
     for byte in heads.T:
         register = register << 8 ^ _CRC[register >> 8 ^ byte]

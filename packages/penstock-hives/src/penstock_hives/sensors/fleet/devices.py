@@ -201,7 +201,6 @@ class Devices:
     def _reports_after(
         self, passages: Passages, sensor: Numbers, number: Numbers, at: Numbers, kind: ReportType
     ) -> SentMessages:
-        """Reports sent after `number` of the passages."""
         entries = passages.entries_of(sensor, number)
         total_in = self.total_in[sensor] + entries
         return self._reports(sensor, at, kind, total_in, self.total_out[sensor] + number - entries)
@@ -298,7 +297,6 @@ def _clock_errors(count: int, share: float, rng: np.random.Generator) -> Numbers
 def register_sensors(
     hives: Sequence[SimulatedHive], traits: DeviceTraits, quirks: Quirks
 ) -> tuple[SimulatedSensor, ...]:
-    """The sensors as the catalogue has them."""
     doors = [(hive, door) for hive in hives for door in door_names(hive)]
     return tuple(
         SimulatedSensor(

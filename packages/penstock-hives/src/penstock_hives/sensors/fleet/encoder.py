@@ -150,7 +150,6 @@ class FrameEncoder:
         return totals
 
     def _clock(self, sent: SentMessages) -> Numbers:
-        """Unix seconds by the device's clock."""
         clock: Numbers = (sent["at"] + self._traits.clock_error[sent["sensor"]]) // 1000
         return clock
 

@@ -277,7 +277,6 @@ class SensorNetwork:
 
 
 def duplicate_messages(sent: SentMessages) -> SentMessages:
-    """The second copies of duplicated messages."""
     again = take_messages(sent, np.flatnonzero(sent["outcome"] == DeliveryOutcome.DUPLICATED))
     again["arrives"] += _between(_SECOND_COPY, again["random"])
     return again

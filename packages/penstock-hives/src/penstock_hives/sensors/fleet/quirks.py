@@ -55,7 +55,6 @@ class Quirks:
         return replace(cls(), wraps=False, unknown_wraps=False, **chances)  # type: ignore[arg-type]
 
     def changed(self, pairs: Sequence[str]) -> Quirks:
-        """With `name=value` pairs."""
         return replace(self, **dict(map(_read, pairs)))  # type: ignore[arg-type]
 
 

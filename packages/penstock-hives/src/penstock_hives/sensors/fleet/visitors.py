@@ -217,7 +217,6 @@ class Passages:
         return np.minimum(count, entries)
 
     def up_to(self, door: Numbers, moment: Numbers) -> Numbers:
-        """The number of passages until then."""
         total = self.entries[door] + self.exits[door]
         position = np.clip((moment - (self.slot + SETTLE_MS)) * (total / _SPAN), 0.0, total)
         whole = position.astype(np.int64)
