@@ -65,7 +65,7 @@ def test_a_password_is_for_whoever_asks(penstock: Penstock) -> None:
     somebody = penstock.http_url.replace("://", "://somebody:guest@")
     status, _, said = run("--url", somebody, "--password", "wrong")
     assert status == 4
-    assert "user 'somebody' may not" in said
+    assert "as user 'somebody'" in said
 
     assert run("--url", somebody, "--user", "guest")[0] == 0
     assert run("--url", somebody, "--user", "guest", "--password", "guest")[0] == 0
