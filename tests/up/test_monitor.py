@@ -25,18 +25,18 @@ NOWHERE = f"http://127.0.0.1:{free_port()}"
 
 
 def view(**addresses: Sequence[str]) -> View:
-    keepers = [
+    runners = [
         SimpleNamespace(part=SimpleNamespace(name=name), addresses=urls, pid=None)
         for name, urls in addresses.items()
     ]
-    supervisor: Any = SimpleNamespace(keepers=keepers)
-    return Monitor(supervisor, (), lambda view: None).look()
+    supervisor: Any = SimpleNamespace(runners=runners)
+    return Monitor(supervisor, (), lambda view: None).read()
 
 
 def look(data: Path, database: str | None = None, **addresses: Sequence[str]) -> HivesFigures:
     probe = HivesProbe(UpOptions(data_dir=data, database=database))
     try:
-        return probe.look(addresses)
+        return probe.read(addresses)
     finally:
         probe.close()
 

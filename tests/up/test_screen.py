@@ -14,7 +14,7 @@ from penstock.cli.up.extension import Extension, Shell, UpOptions
 from penstock.cli.up.monitor import View
 from penstock.cli.up.plan import Plan, installed_extensions
 from penstock.cli.up.screen import Scene, draw
-from penstock.cli.up.supervisor import Keeper, Part, State
+from penstock.cli.up.supervisor import Part, PartRunner, State
 from penstock_hives.demo_account import LOGIN, PASSWORD
 from penstock_hives.demo_data import DEMO_USERS
 from penstock_hives.up import HivesFigures, LastBatch, VenueFigure
@@ -50,14 +50,14 @@ async def scene(
     addresses: Mapping[str, Sequence[str]] = {},
     **left_out: str,
 ) -> Scene:
-    keepers = []
+    runners = []
     for name in names:
         known: dict[str, Sequence[str]] = {**ADDRESSES, **PAGES, **INBOX, **addresses}
-        keeper = Keeper(Part(name, lambda _: []), known, lambda *_: None, 1.0)
-        keeper.state = State.RUNNING
-        keepers.append(keeper)
+        runner = PartRunner(Part(name, lambda _: []), known, lambda *_: None, 1.0)
+        runner.state = State.RUNNING
+        runners.append(runner)
     plan = Plan([], [*EXTENSIONS, Extension(left_out=left_out)])
-    return Scene(keepers, True, view, (1.0, 2.0), plan, Path("data"), (), 72.0, NOW)
+    return Scene(runners, True, view, (1.0, 2.0), plan, Path("data"), (), 72.0, NOW)
 
 
 def lines(shown: Scene, width: int, height: int) -> list[str]:
@@ -114,7 +114,7 @@ async def test_a_path_longer_than_the_terminal_goes_on_in_the_next_line(
     assert all(len(line) <= width for line in found)
     text = "".join(line.strip() for line in found)
     assert text.count(long) == 2
-    assert f"kept in {long}" in text
+    assert f"data in {long}" in text
 
 
 async def test_it_tells_rate_lag_and_how_full_hives_are() -> None:
@@ -129,9 +129,9 @@ async def test_it_tells_rate_lag_and_how_full_hives_are() -> None:
 
 async def test_while_it_stops_it_shows_who_is_still_at_work_and_nothing_else() -> None:
     leaving = await scene(*EVERYTHING)
-    for keeper in leaving.keepers[1:]:
-        keeper.state = State.STOPPED
-    leaving.keepers[0].state = State.STOPPING
+    for runner in leaving.runners[1:]:
+        runner.state = State.STOPPED
+    leaving.runners[0].state = State.STOPPING
 
     shown = lines(leaving, 120, 40)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.up.supervisor import Addresses, Keeper, Part, State, Supervisor
+from penstock.cli.up.supervisor import Addresses, Part, PartRunner, State, Supervisor
 from penstock.core.errors import ConfigurationError
 from tests.cli.command import ended
 
@@ -36,7 +36,7 @@ def ready(then: str = SLEEP, address: str = "here") -> str:
 
 
 class Journal:
-    """Notes what keepers go through and what parts say."""
+    """Notes what runners go through and what parts say."""
 
     def __init__(self, *parts: Part, drain: float = 5.0) -> None:
         self.supervisor = Supervisor(parts, self._said, drain)
@@ -44,11 +44,11 @@ class Journal:
         self.lines: list[tuple[str, str]] = []
         self.stop = asyncio.Event()
         self._changed = asyncio.Event()
-        for keeper in self.supervisor.keepers:
-            keeper.changed = self._step
+        for runner in self.supervisor.runners:
+            runner.on_change = self._step
 
-    def _step(self, keeper: Keeper) -> None:
-        self.steps.append((keeper.part.name, keeper.state))
+    def _step(self, runner: PartRunner) -> None:
+        self.steps.append((runner.part.name, runner.state))
         self._changed.set()
 
     def _said(self, name: str, line: str) -> None:
@@ -97,7 +97,7 @@ async def test_a_part_is_told_where_those_before_it_are() -> None:
     journal.stop.set()
     await running
     assert ("two", "told a b") in journal.lines
-    assert list(journal.supervisor.keepers[0].addresses) == ["a", "b"]
+    assert list(journal.supervisor.runners[0].addresses) == ["a", "b"]
 
 
 async def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     running = await journal.run()
     await journal.until("one", State.RUNNING, times=2)
     assert ("one", "ended with status 7; again in 0.5 s") in journal.lines
-    assert journal.supervisor.keepers[0].restarts == 1
+    assert journal.supervisor.runners[0].restarts == 1
     journal.stop.set()
     await running
 
@@ -124,7 +124,7 @@ async def test_a_part_that_dies_is_started_again_although_its_child_holds_the_pi
     journal = Journal(part("one", ready(tell)))
     running = await journal.run()
     await journal.until("one", State.RUNNING)
-    dead = journal.supervisor.keepers[0].pid
+    dead = journal.supervisor.runners[0].pid
     assert dead is not None
     os.kill(dead, signal.SIGKILL)
     await journal.until("one", State.RUNNING, times=2)
@@ -156,7 +156,7 @@ from penstock.cli.up.supervisor import Part, Supervisor
 async def run():
     part = Part("deaf", lambda _: [sys.executable, "-uc", {deaf!r}])
     supervisor = Supervisor([part], print, drain=-4.9)
-    supervisor.on_ready = lambda: print(supervisor.keepers[0].pid, flush=True)
+    supervisor.on_ready = lambda: print(supervisor.runners[0].pid, flush=True)
     await supervisor.run(asyncio.Event())
 
 asyncio.run(run())
@@ -195,7 +195,7 @@ async def test_parts_that_need_nothing_of_each_other_start_at_once() -> None:
     journal = Journal(never, part("two", ready()), part("three", ready(), "one"))
     running = await journal.run()
     await journal.until("two", State.RUNNING)
-    assert [keeper.state for keeper in journal.supervisor.keepers] == [
+    assert [runner.state for runner in journal.supervisor.runners] == [
         State.STARTING,
         State.RUNNING,
         State.WAITING,

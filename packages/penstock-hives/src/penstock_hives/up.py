@@ -234,7 +234,7 @@ class HivesProbe:
         self._progress: FlowProgress | None = None
         self._first: VenueFigure | None = None
 
-    def look(self, addresses: Addresses) -> HivesFigures:
+    def read(self, addresses: Addresses) -> HivesFigures:
         found: dict[str, Any] = {}
         if addresses.get(PIPELINE):
             api = next((url for url in addresses[BROKER] if url.startswith("http")), None)

@@ -145,7 +145,7 @@ def test_who_is_not_let_in_is_told_what_to_do(new_mosquitto: NewMosquitto, tmp_p
     [
         (("sub", "mqtt://localhost", "work", "--pull"), "$share/GROUP/TOPIC"),
         (("sub", "mqtt://localhost", "sensors", "--stream"), "use amqp://"),
-        (("sub", "mqtt://localhost", "sensors", "--start", "1h"), "back in time"),
+        (("sub", "mqtt://localhost", "sensors", "--start", "1h"), "has no replay"),
         (("sub", "mqtt://localhost", "a#"), "is not a valid topic filter"),
         (("sub", "mqtt://localhost", "$share/group"), "must be followed by '/' and a filter"),
         (("sub", "mqtt://localhost"), "the pattern to subscribe to is missing"),

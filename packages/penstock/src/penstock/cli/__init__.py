@@ -1,8 +1,4 @@
-"""The command line: one command a file, thin; what they do lives in the rooms below.
-
-This file is the map. A command's module is imported when the command is asked for, so that
-`penstock broker` carries nothing of the client's.
-"""
+"""The command line: one module per command, imported when the command is called (`map.py`)."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from penstock.cli.map import Map
 app = typer.Typer(
     name="penstock",
     cls=Map,
-    help="Penstock carries events, files and jobs to the people and programs that want them.",
-    epilog="Begin with `penstock up`; then, in another terminal, `penstock sub 'occupancy.#'`.",
+    help="Message broker for AMQP, MQTT and PADRES, with clients and applications.",
+    epilog="Start with `penstock up`; then, in another terminal, `penstock sub 'occupancy.#'`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -24,4 +20,4 @@ app = typer.Typer(
 
 @app.callback()
 def penstock() -> None:
-    """Penstock carries events, files and jobs to the people and programs that want them."""
+    """Message broker for AMQP, MQTT and PADRES, with clients and applications."""

@@ -1,7 +1,7 @@
-"""`penstock adv`: advertise, and publish what comes on standard input.
+"""`penstock adv`: advertises, and publishes the lines of standard input.
 
-An advertisement lasts as long as its client is connected; so does this command. Each line of
-standard input is a publication, which has to conform; at its end, or with Ctrl-C, all is withdrawn.
+An advertisement lasts as long as its client is connected, which is until the end of the input or
+Ctrl-C. Each line is a publication and must conform to an advertisement.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Annotated
 import typer
 
 from penstock.cli.client_options import (
-    PADRES,
     Url,
     log_warnings_plainly,
-    protocol_of,
     split_broker_url,
 )
 from penstock.client.padres import PadresClient
+from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.errors import PenstockError
 
 DEFAULT_URL = "padres://guest:guest@127.0.0.1:5680"
@@ -27,11 +26,11 @@ DEFAULT_URL = "padres://guest:guest@127.0.0.1:5680"
 Texts = Annotated[
     list[str],
     typer.Argument(
-        help="Advertisements, such as [class,eq,stock],[price,>,0]. A broker's URL may come first."
+        help="Advertisements, such as [class,eq,stock],[price,>,0]. The broker's URL may be first."
     ),
 ]
 Stay = Annotated[
-    bool, typer.Option("--stay", help="Publish nothing; stay until Ctrl-C or SIGTERM.")
+    bool, typer.Option("--stay", help="Do not read standard input; end with Ctrl-C or SIGTERM.")
 ]
 
 
@@ -41,8 +40,8 @@ def adv(texts: Texts, url: Url = DEFAULT_URL, stay: Stay = False) -> None:
     `penstock adv padres://localhost '[class,eq,stock],[price,>,0]' < quotes.txt`
     """
     url, texts = split_broker_url(texts, url, "the advertisement")
-    if protocol_of(url) != PADRES:
-        raise typer.BadParameter(f"{url}: advertisements are PADRES': padres://host:port/BrokerID")
+    if protocol_of(url) is not BrokerProtocol.PADRES:
+        raise typer.BadParameter(f"{url}: advertisements need padres://host:port/BrokerID")
     log_warnings_plainly()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_adv(url, texts, stay))

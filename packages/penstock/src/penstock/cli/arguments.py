@@ -1,7 +1,7 @@
-"""Words for a process of our own, without secrets: everybody on a machine sees command lines.
+"""Arguments of child processes without secrets: all users of a machine can read command lines.
 
-A word that has a secret travels in the environment, which is its owner's alone; the command line
-names the variable. `hide_secrets` is for who starts a process, `restore_secrets` for the process.
+An argument with a secret is passed in the environment, which only its owner can read; the command
+line names the variable. The parent calls `hide_secrets`, the child `restore_secrets`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MARK: Final = "env:"
 
 
 def hide_secrets(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The words to show, and the variables that have the rest."""
+    """The words of the command line, and the variables."""
     shown: list[str] = []
     variables: dict[str, str] = {}
     for word in words:
@@ -29,7 +29,7 @@ def hide_secrets(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def restore_secrets(words: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
-    """The words as they were; the variables are taken, so that nobody inherits them."""
+    """The original words; the variables are removed, so that no child inherits them."""
     return [
         environ.pop(word.removeprefix(_MARK), word) if word.startswith(_MARK + _VARIABLE) else word
         for word in words

@@ -1,4 +1,7 @@
-"""`penstock broker`: the broker alone, until it is told to stop."""
+"""`penstock broker`: runs a broker; `penstock broker status` shows a running one.
+
+The status comes from the management API, which is RabbitMQ's, so it works with RabbitMQ as well.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,18 @@ from urllib.parse import quote, urlencode, urlsplit
 import typer
 
 from penstock.cli.options import (
+    AsJson,
     ConfigFile,
     Data,
     Listen,
     ManagementUrl,
     Overrides,
+    StopWithStdin,
     effective,
     prepare,
 )
 from penstock.cli.shutdown import stop_event
+from penstock.cli.table import new_table
 from penstock.client.management import (
     ManagementServerError,
     call_management_api,
@@ -34,10 +40,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-# `penstock broker status`: what a running broker does right now.
-#
-# It asks the management API, which is RabbitMQ's: it looks at a RabbitMQ as well.
-
 #: Rows of queues, and of connections, that are shown.
 MAX_ROWS: Final = 10
 
@@ -45,42 +47,43 @@ MAX_ROWS: Final = 10
 def status(
     url: ManagementUrl = None,
     user: Annotated[
-        str | None, typer.Option("--user", help="Who asks; the URL's user, or guest.")
+        str | None,
+        typer.Option("--user", help="User of the management API. [default: of the URL, or guest]"),
     ] = None,
     password: Annotated[
         str | None,
         typer.Option(
-            "--password", envvar="PENSTOCK_PASSWORD", help="That user's; the URL's, or guest."
+            "--password", envvar="PENSTOCK_PASSWORD", help="[default: of the URL, or guest]"
         ),
     ] = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep looking, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update until Ctrl-C.")] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="How often, then.")
+        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="Update interval.")
     ] = 2.0,
 ) -> None:
-    """Show what a running broker does: rates, alarms, the fullest queues, who is connected."""
+    """Show rates, alarms, the longest queues and the connections of a running broker."""
     from rich.console import Console
     from rich.live import Live
 
     address = management_url(effective(file, pairs).settings.broker, url)
     address = _as_user(address, user, password)
-    seen = _fetch_status(address)
+    found = _fetch_status(address)
     if as_json:
-        typer.echo(json.dumps(seen, indent=2))
+        typer.echo(json.dumps(found, indent=2))
     elif not watch:
-        Console(highlight=False).print(_render_status(seen))
+        Console(highlight=False).print(_render_status(found))
     else:
-        with Live(_render_status(seen), screen=True, auto_refresh=False) as live:
+        with Live(_render_status(found), screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 live.update(_render_status(_fetch_status(address)), refresh=True)
 
 
 def _as_user(address: str, user: str | None, password: str | None) -> str:
-    """The address with the credentials given, each in the place of its own."""
+    """The address with the given user and password."""
     parts = urlsplit(address)
     name = (parts.username or "guest") if user is None else quote(user, safe="")
     secret = (parts.password or "guest") if password is None else quote(password, safe="")
@@ -89,17 +92,17 @@ def _as_user(address: str, user: str | None, password: str | None) -> str:
 
 def _fetch_status(address: str) -> dict[str, Any]:
     first = {"page": 1, "page_size": MAX_ROWS}
-    fullest = urlencode({"sort": "messages", "sort_reverse": "true", **first})
+    longest = urlencode({"sort": "messages", "sort_reverse": "true", **first})
     return {
         "overview": call_management_api(address, "/api/overview"),
         "alarms": _alarms(address),
-        "queues": call_management_api(address, f"/api/queues?{fullest}"),
+        "queues": call_management_api(address, f"/api/queues?{longest}"),
         "connections": call_management_api(address, f"/api/connections?{urlencode(first)}"),
     }
 
 
 def _alarms(address: str) -> str:
-    """Why publishers wait, or nothing."""
+    """Why publishers are blocked; empty without an alarm."""
     try:
         call_management_api(address, "/api/health/checks/alarms")
     except ManagementServerError as error:  # the check answers 503
@@ -107,30 +110,16 @@ def _alarms(address: str) -> str:
     return ""
 
 
-# What it looks like.
-
-
-def _render_status(seen: dict[str, Any]) -> RenderableType:
+def _render_status(found: dict[str, Any]) -> RenderableType:
     from rich.console import Group
 
     parts = (
-        _broker_table(seen["overview"], seen["alarms"]),
-        _rates_table(seen["overview"]),
-        _queues_table(seen["queues"]),
-        _connections_table(seen["connections"]),
+        _broker_table(found["overview"], found["alarms"]),
+        _rates_table(found["overview"]),
+        _queues_table(found["queues"]),
+        _connections_table(found["connections"]),
     )
     return Group(*(line for part in parts for line in (part, "")))
-
-
-def _new_table(*headings: str) -> Table:
-    """A heading that begins with > is of numbers."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in headings:
-        justify, text = ("right", heading[1:]) if heading.startswith(">") else ("left", heading)
-        table.add_column(text, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    return table
 
 
 def _broker_table(overview: dict[str, Any], alarms: str) -> Table:
@@ -147,15 +136,15 @@ def _broker_table(overview: dict[str, Any], alarms: str) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_row("node", Text(f"{overview.get('node', '')} · {product}", style="bold"))
-    table.add_row("listens", Text("   ".join(listeners)))
-    table.add_row("holds", ", ".join(f"{totals.get(kind, 0):,} {kind}" for kind in kinds))
+    table.add_row("listeners", Text("   ".join(listeners)))
+    table.add_row("objects", ", ".join(f"{totals.get(kind, 0):,} {kind}" for kind in kinds))
     table.add_row("alarms", Text(alarms or "none", style="bold red" if alarms else "green"))
     return table
 
 
 def _rates_table(overview: dict[str, Any]) -> Table:
     stats, totals = overview.get("message_stats") or {}, overview.get("queue_totals") or {}
-    table = _new_table("messages", ">a second", ">in all")
+    table = new_table("messages", ">per second", ">total")
     for label, name in (
         ("published", "publish"),
         ("confirmed", "confirm"),
@@ -172,7 +161,7 @@ def _rates_table(overview: dict[str, Any]) -> Table:
 def _queues_table(page: dict[str, Any]) -> Table:
     from rich.text import Text
 
-    table = _new_table(
+    table = new_table(
         f"queue ({_shown_of_total(page)})", "vhost", "type", ">ready", ">unacked", ">consumers"
     )
     for row in page["items"]:
@@ -190,7 +179,7 @@ def _queues_table(page: dict[str, Any]) -> Table:
 def _connections_table(page: dict[str, Any]) -> Table:
     from rich.text import Text
 
-    table = _new_table(
+    table = new_table(
         f"connection ({_shown_of_total(page)})", "user", "vhost", "protocol", "state", ">channels"
     )
     for row in page["items"]:
@@ -208,7 +197,7 @@ def _shown_of_total(page: dict[str, Any]) -> str:
     return f"{total:,}" if shown == total else f"{shown} of {total:,}"
 
 
-app = typer.Typer(help="Run a broker alone, or look at one that runs.")
+app = typer.Typer(help="Run a broker, or show the status of a running one.")
 app.command()(status)
 
 
@@ -219,12 +208,9 @@ def broker(
     pairs: Overrides = None,
     data: Data = None,
     listen: Listen = None,
-    with_stdin: Annotated[
-        bool,
-        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
-    ] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
-    """Run a broker alone: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
+    """Run a broker. It prints a line when it is ready, and stops on SIGTERM or Ctrl-C."""
     if context.invoked_subcommand is None:
         from penstock.server.event_loop import new_event_loop
 

@@ -1,8 +1,7 @@
-"""`penstock client`: a PADRES client to talk to, with history and completion.
+"""`penstock client`: an interactive PADRES client with history and completion.
 
-Commands are `penstock.client.padres.commands`; what is received is shown as it comes, above the
-line that is being typed. Without a terminal it reads its commands from standard input, and leaves
-at their end.
+The commands are in `penstock.client.padres.commands`. Received publications are printed above the
+prompt. Without a terminal, commands are the lines of standard input.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ Urls = Annotated[
     list[str] | None,
     typer.Argument(help="Brokers, such as padres://localhost:5680/Broker1; the first is default."),
 ]
-Id = Annotated[str, typer.Option("--id", "-i", help="What the client is called.")]
+Id = Annotated[str, typer.Option("--id", "-i", help="Client id.")]
 Lasting = Annotated[
-    bool, typer.Option("--lasting", help="Keep subscriptions, and what comes, while away.")
+    bool, typer.Option("--lasting", help="Keep subscriptions and publications between connections.")
 ]
 Batch = Annotated[
-    Path | None, typer.Option("--batch", metavar="FILE", help="Run these commands first.")
+    Path | None, typer.Option("--batch", metavar="FILE", help="Commands to run first.")
 ]
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
         "--commands",
         metavar="MODULE",
-        help="A module whose `register(commands)` adds commands; may be repeated.",
+        help="Module whose `register(commands)` adds commands; repeatable.",
     ),
 ]
 
@@ -53,7 +52,7 @@ def client(
     batch: Batch = None,
     plugins: Plugins = None,
 ) -> None:
-    """Talk to brokers: advertise, subscribe and publish in the content language.
+    """Advertise, subscribe and publish interactively, in the content language.
 
     `penstock client padres://localhost`, then `help`.
     """
@@ -70,8 +69,8 @@ async def _client(client: PadresClient, batch: Path | None, plugins: list[str]) 
         try:
             if batch is not None:
                 await _run(commands, f"batch {batch}")
-            async for said in _prompt_lines(commands) if sys.stdin.isatty() else _stdin_lines():
-                await _run(commands, said)
+            async for line in _prompt_lines(commands) if sys.stdin.isatty() else _stdin_lines():
+                await _run(commands, line)
         except QuitRequested:
             pass
         finally:
@@ -88,18 +87,17 @@ def _load_plugin(commands: ClientCommands, name: str) -> None:
     register(commands)
 
 
-async def _run(commands: ClientCommands, said: str) -> None:
+async def _run(commands: ClientCommands, line: str) -> None:
     try:
-        answer = await commands.run(said)
+        output = await commands.run(line)
     except PenstockError as error:
         typer.secho(str(error), fg="red", err=True)
     else:
-        if answer:
-            typer.echo(answer)
+        if output:
+            typer.echo(output)
 
 
 async def _show(client: PadresClient) -> None:
-    """What is received, for as long as there is a broker to receive from."""
     try:
         async for received in client:
             typer.echo(f"<- {format_publication(received)}")
@@ -112,8 +110,8 @@ async def _show(client: PadresClient) -> None:
 async def _stdin_lines() -> AsyncIterator[str]:
     from penstock.cli.pub import PublishLoad
 
-    async for said in PublishLoad(None, "text", 1, None):
-        yield said
+    async for line in PublishLoad(None, "text", 1, None):
+        yield line
 
 
 async def _prompt_lines(commands: ClientCommands) -> AsyncIterator[str]:

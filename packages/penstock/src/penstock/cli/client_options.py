@@ -1,18 +1,19 @@
-"""Flags and manners that `penstock pub` and `penstock sub` share.
+"""Options and rules that `penstock pub`, `sub` and `adv` share.
 
-The broker may be named first, as a URL, or by `--url`; its scheme says what is spoken, and what is
-spoken says which flags mean something. One that does not is refused with what to do instead.
+The broker is the first argument, as a URL, or `--url`. The scheme of the URL chooses the protocol.
+An option that the protocol does not have is refused, with what to do instead.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 import typer
 
 from penstock.client.mqtt.topics import check_filter, check_topic
+from penstock.client.url import BrokerProtocol
 from penstock.core.config import LogSettings
 from penstock.core.errors import PreconditionFailed
 from penstock.core.logs import configure_logs
@@ -26,7 +27,7 @@ Url = Annotated[
         "--url",
         metavar="URL",
         envvar="PENSTOCK_URL",
-        help="The broker: amqp://, amqp+1.0://, mqtt://, ws:// or padres://, or with TLS.",
+        help="Broker: amqp://, amqp+1.0://, mqtt://, ws:// or padres://, or with TLS.",
     ),
 ]
 
@@ -34,35 +35,49 @@ Url = Annotated[
 PATTERNS: Final = "Patterns"
 ONLY_MQTT: Final = "MQTT only"
 
-AMQP: Final = "AMQP"
-MQTT: Final = "MQTT"
-PADRES: Final = "PADRES"
-_MQTT_SCHEMES: Final = ("mqtt", "mqtts", "ws", "wss")
-_PADRES_SCHEMES: Final = ("padres", "padress")
+FormatJson = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
+FormatHex = Annotated[bool, typer.Option("--hex", help="Same as --format hex.")]
+FormatText = Annotated[bool, typer.Option("--text", help="Same as --format text.")]
+Qos = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2,
+        metavar="0|1|2",
+        show_default=False,
+        help="Quality of service. [default: 1]",
+        rich_help_panel=ONLY_MQTT,
+    ),
+]
 
-#: What a protocol does not have, and what to do instead.
+_AMQP: Final = {
+    "--qos": "every message over AMQP is confirmed; quality of service is MQTT's",
+    "--retain": "AMQP retains no messages: append to a stream with --stream, or use mqtt://",
+}
+_NO_QUEUES: Final = "publications go to all subscribers: use amqp:// for queues"
+_NO_REQUESTS: Final = "PADRES has no requests: use amqp:// or mqtt://"
+_REPLAY: Final = "replay the stream 'publications' over amqp://"
+#: Options that a protocol does not have, and what to do instead.
 _UNSUPPORTED_OPTIONS: Final = {
-    AMQP: {
-        "--qos": "every message over AMQP is confirmed; quality of service is MQTT's",
-        "--retain": "AMQP retains no messages: append to a stream with --stream, or use mqtt://",
-    },
-    MQTT: {
+    BrokerProtocol.AMQP091: _AMQP,
+    BrokerProtocol.AMQP10: _AMQP,
+    BrokerProtocol.MQTT: {
         "--push": "MQTT has no queues: use amqp://, or let workers share a topic with "
         "penstock sub '$share/GROUP/TOPIC'",
         "--pull": "MQTT has no queues: use amqp://, or share a topic as '$share/GROUP/TOPIC'",
         "--stream": "MQTT has no streams: use amqp:// to append to one or to replay it",
-        "--start": "MQTT cannot go back in time: replay a stream over amqp://",
+        "--start": "MQTT has no replay: replay a stream over amqp://",
     },
-    PADRES: {
-        "--push": "publications go to whoever wants them: use amqp:// for queues",
-        "--pull": "publications go to whoever wants them: use amqp:// for queues",
-        "--request": "PADRES has no requests: use amqp:// or mqtt://",
-        "--reply": "PADRES has no requests: use amqp:// or mqtt://",
-        "--stream": "replay the stream 'publications' over amqp://",
-        "--start": "replay the stream 'publications' over amqp://",
-        "--header": "what is said of a publication are its attributes: [class,stock],[price,45]",
-        "--qos": "publications are confirmed when they are safe; quality of service is MQTT's",
-        "--retain": "nothing is retained: replay the stream 'publications' over amqp://",
+    BrokerProtocol.PADRES: {
+        "--push": _NO_QUEUES,
+        "--pull": _NO_QUEUES,
+        "--request": _NO_REQUESTS,
+        "--reply": _NO_REQUESTS,
+        "--stream": _REPLAY,
+        "--start": _REPLAY,
+        "--header": "a publication has attributes instead: [class,stock],[price,45]",
+        "--qos": "every publication is confirmed; quality of service is MQTT's",
+        "--retain": f"PADRES retains no publications: {_REPLAY}",
     },
 }
 
@@ -81,16 +96,10 @@ def split_broker_url(words: Sequence[str], url: str, what: str) -> tuple[str, li
     return url, list(words)
 
 
-def protocol_of(url: str) -> str:
-    scheme = urlsplit(url).scheme
-    if scheme in _PADRES_SCHEMES:
-        return PADRES
-    return MQTT if scheme in _MQTT_SCHEMES else AMQP
-
-
-def reject_options(protocol: str, **given: bool) -> None:
-    """An error for the first flag given that this protocol has no use for."""
-    refusals = _UNSUPPORTED_OPTIONS[protocol]
+def reject_options(protocol: BrokerProtocol | None, **given: bool) -> None:
+    """An error for the first option that the protocol does not have. An unknown protocol is the
+    client's to refuse."""
+    refusals = _UNSUPPORTED_OPTIONS[protocol] if protocol is not None else _AMQP
     for name, on in given.items():
         if on and (reason := refusals.get(f"--{name}")) is not None:
             raise typer.BadParameter(f"--{name}: {reason}")
@@ -112,7 +121,7 @@ def _check(check: Callable[[str], None], text: str) -> None:
 
 
 def choose_flag(default: str, **flags: bool) -> str:
-    """The one flag that was given, or the default."""
+    """The one flag that is set, or the default."""
     given = [name for name, on in flags.items() if on]
     if len(given) > 1:
         raise typer.BadParameter("choose one of " + ", ".join(f"--{name}" for name in given))
@@ -120,36 +129,41 @@ def choose_flag(default: str, **flags: bool) -> str:
 
 
 def choose_format(form: str | None, default: str, **flags: bool) -> str:
-    """What `--format` says, or the one flag that says the same in short."""
+    """The value of `--format`, or of its short form."""
     short = choose_flag(default, **flags)
     if form is not None and any(flags.values()) and short != form:
         raise typer.BadParameter(f"choose one of --format {form} and --{short}")
     return form or short
 
 
-def parse_headers(pairs: Sequence[str], protocol: str = AMQP) -> dict[str, Any]:
-    """`KEY=VALUE`s. Over AMQP a value that looks like a number is one; MQTT has texts, and a key
-    may occur several times."""
+def parse_headers(pairs: Sequence[str], protocol: BrokerProtocol | None) -> dict[str, Any]:
+    """Of `KEY=VALUE`. Over AMQP numbers are integers; MQTT has strings, and repeated keys."""
     headers: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"--header {pair!r} should be KEY=VALUE")
-        if protocol == MQTT:
+        if protocol is BrokerProtocol.MQTT:
             headers.setdefault(key, []).append(value)
         else:
             headers[key] = int(value) if value.lstrip("-").isdecimal() else value
     return headers
 
 
-# Flags that are a length of time: `90s`, `2h`, `30d`.
-
-
 def parse_duration(text: str) -> float:
+    """Seconds of `90s`, `2h`, `30d`."""
     try:
-        found = parse_seconds(text)
+        seconds = parse_seconds(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} {error}") from error
-    if found <= 0:
-        raise typer.BadParameter(f"{text!r} should be longer than nothing")
-    return found
+    if seconds <= 0:
+        raise typer.BadParameter(f"{text!r} should be more than 0")
+    return seconds
+
+
+def text_or_base64(name: str, data: bytes) -> dict[str, str]:
+    """A member of a JSON object; bytes that are not UTF-8 are base64 under another name."""
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode()}

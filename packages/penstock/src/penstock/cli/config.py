@@ -1,4 +1,4 @@
-"""`penstock config`: the settings in force and where each came from; passwords are hidden."""
+"""`penstock config`: the effective settings and their origin; passwords are hidden."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import ConfigFile, Overrides, effective
-from penstock.core.config_sources import DEFAULT_ORIGIN, EffectiveSettings
+from penstock.cli.options import AsJson, ConfigFile, Overrides, effective
+from penstock.cli.table import new_table
+from penstock.core.config_sources import DEFAULT_ORIGIN
 
 
 def config(
     file: ConfigFile = None,
     pairs: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: AsJson = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only what is not as it comes.")
+        bool, typer.Option("--changed", help="Only settings that differ from the default.")
     ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each is for.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Also print descriptions.")] = False,
 ) -> None:
-    """Show every setting, its value, and where it came from."""
-    found = effective(file, pairs)
-    rows = [row for row in found.rows() if not changed or row[2] != DEFAULT_ORIGIN]
+    """Show all settings, their values and origins."""
+    rows = [row for row in effective(file, pairs).rows() if not changed or row[2] != DEFAULT_ORIGIN]
     if as_json:
         document = {
             setting.key: {"value": setting.shown(value), "source": origin}
@@ -30,23 +30,12 @@ def config(
         }
         typer.echo(json.dumps(document, indent=2, default=str))
         return
-    _table(found, changed, explain)
-
-
-def _table(found: EffectiveSettings, changed: bool, explain: bool) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("key", "value", "source", *(["what for"] if explain else [])):
-        table.add_column(heading, overflow="fold")
-    for setting, value, origin in found.rows():
-        if changed and origin == DEFAULT_ORIGIN:
-            continue
-        style = "dim" if origin == DEFAULT_ORIGIN else ""
-        cells = [Text(setting.key), Text(setting.printed(setting.shown(value))), Text(origin)]
-        if explain:
-            cells.append(Text(setting.description))
-        table.add_row(*cells, style=style)
+    table = new_table("key", "value", "source", *(["description"] if explain else []))
+    for setting, value, origin in rows:
+        cells = [setting.key, setting.printed(setting.shown(value)), origin]
+        cells += [setting.description] if explain else []
+        table.add_row(*map(Text, cells), style="dim" if origin == DEFAULT_ORIGIN else "")
     Console().print(table)

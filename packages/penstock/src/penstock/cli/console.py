@@ -1,6 +1,7 @@
-"""`penstock console`: the console of a broker's content space, over its management API.
+"""`penstock console`: inspects the subscriptions and advertisements of a broker, over its
+management API.
 
-Without a terminal it reads its commands from standard input, and ends with the first that fails.
+Without a terminal, commands are the lines of standard input, up to the first that fails.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import quote
 import click
 import typer
 
-from penstock.cli.options import ConfigFile, Overrides, effective
+from penstock.cli.options import MANAGEMENT_URL_HELP, ConfigFile, Overrides, effective
 from penstock.client.management import call_management_api, management_url
 from penstock.core.config import data_home
 from penstock.core.errors import NotFound, PenstockError, PreconditionFailed
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 PROMPT = "Broker >>> "
-#: What is done here, and not at the broker.
+#: Commands that are not sent to the broker.
 LOCAL_COMMANDS = {
     "exit": "exit: leave",
     "cls": "cls: clear the screen",
@@ -37,14 +38,12 @@ COMPLETIONS = (
 
 Url = Annotated[
     str | None,
-    typer.Argument(
-        help="The management API, as http://user:password@host:port; "
-        "by default where the configuration says, as guest."
-    ),
+    typer.Argument(help=MANAGEMENT_URL_HELP),
 ]
-Vhost = Annotated[str | None, typer.Option("--vhost", help="The virtual host to look at.")]
+Vhost = Annotated[str | None, typer.Option("--vhost", help="Virtual host.")]
 Run = Annotated[
-    list[str] | None, typer.Option("--run", metavar="COMMAND", help="Run this and leave.")
+    list[str] | None,
+    typer.Option("--run", metavar="COMMAND", help="Run this command and exit; repeatable."),
 ]
 
 
@@ -55,28 +54,25 @@ def console(
     file: ConfigFile = None,
     pairs: Overrides = None,
 ) -> None:
-    """Look at a broker's subscriptions and advertisements, and inject some: help says more.
+    """Inspect and add subscriptions and advertisements of a broker; see `help`.
 
     `penstock console --run info`
     """
     settings = effective(file, pairs).settings.broker
-    there = ConsoleSession(management_url(settings, url), vhost or settings.default_vhost)
+    session = ConsoleSession(management_url(settings, url), vhost or settings.default_vhost)
     if run:
         for command in run:
-            typer.echo(there.run(command))
+            typer.echo(session.run(command))
         return
-    if not sys.stdin.isatty():
-        for line in sys.stdin:
-            if line.strip() in ("exit", "quit"):
-                return
-            _echo(there.run(line))
-        return
-    for line in _read_lines():
+    is_terminal = sys.stdin.isatty()
+    for line in _read_lines() if is_terminal else sys.stdin:
         if line.strip() in ("exit", "quit"):
             return
         try:
-            _echo(there.run(line))
+            _echo(session.run(line))
         except (PenstockError, ConnectionError) as error:
+            if not is_terminal:
+                raise
             typer.secho(str(error), fg="red", err=True)
 
 
@@ -92,11 +88,11 @@ class ConsoleSession:
             return ""
         if word in ("batch", "file"):
             line = self._batch(argument.strip())
-        answer = call_management_api(self._url, self._path, {"command": line.rstrip("\n")})
-        output: str = answer["output"]
-        if answer["error"]:
+        reply = call_management_api(self._url, self._path, {"command": line.rstrip("\n")})
+        output: str = reply["output"]
+        if reply["error"]:
             _echo(output)
-            raise PreconditionFailed(answer["error"])
+            raise PreconditionFailed(reply["error"])
         return "\n".join([output, *LOCAL_COMMANDS.values()]) if word == "help" else output
 
     def _batch(self, name: str) -> str:
@@ -122,11 +118,8 @@ def _read_lines() -> Iterator[str]:
             return
 
 
-# A prompt for people: with a history that lasts, and completion on demand.
-
-
 def prompt_session(name: str, words: Iterable[str]) -> PromptSession[str]:
-    """What was typed before is in a file by this name; the words can be completed."""
+    """A prompt with a history file of this name, and completion of the words."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory

@@ -1,7 +1,7 @@
-"""`penstock definitions`: what a broker was told to have, in RabbitMQ's form.
+"""`penstock definitions`: exports and imports definitions in RabbitMQ's format.
 
-Users, permissions, virtual hosts, exchanges, queues, bindings and policies; no messages. A file
-exported from either broker can be imported into the other.
+Users, permissions, virtual hosts, exchanges, queues, bindings and policies; no messages. A file of
+one broker can be imported into the other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from penstock.core.errors import NotFound, PreconditionFailed
 
 _STANDARD = Path("-")
 
-app = typer.Typer(no_args_is_help=True, help="Export and import what a broker was told to have.")
+app = typer.Typer(
+    no_args_is_help=True, help="Export and import users, queues, exchanges, bindings and policies."
+)
 
 
 @app.command()
 def export(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="- for the output.")] = _STANDARD,
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE", help="- for standard output.")
+    ] = _STANDARD,
     url: ManagementUrl = None,
     file: ConfigFile = None,
 ) -> None:
@@ -38,7 +42,7 @@ def export(
 
 @app.command("import")
 def restore(
-    origin: Annotated[Path, typer.Argument(metavar="FILE", help="- for the input.")],
+    origin: Annotated[Path, typer.Argument(metavar="FILE", help="- for standard input.")],
     url: ManagementUrl = None,
     file: ConfigFile = None,
 ) -> None:

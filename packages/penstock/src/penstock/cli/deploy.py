@@ -1,4 +1,4 @@
-"""`penstock deploy`: an overlay of brokers, with its clients, from one file."""
+"""`penstock deploy`: runs an overlay of brokers and its clients from one file."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from penstock.cli.shutdown import stop_event
 
 File = Annotated[
     Path | None,
-    typer.Argument(metavar="TOPOLOGY", help="What runs where and when; without it, a prompt."),
+    typer.Argument(metavar="TOPOLOGY", help="Topology file; without it, a prompt."),
 ]
-Logs = Annotated[Path, typer.Option("--logs", metavar="DIR", help="Where logs are collected.")]
+Logs = Annotated[
+    Path, typer.Option("--logs", metavar="DIR", help="Directory for the collected logs.")
+]
 Seconds = Annotated[
-    float | None, typer.Option("--for", metavar="SECONDS", help="Stop after so long.")
+    float | None, typer.Option("--for", metavar="SECONDS", help="Stop after this time.")
 ]
-Home = Annotated[str, typer.Option("--home", help="The folder of the deployment on each machine.")]
-Login = Annotated[str, typer.Option("--login", help="The user on other machines.")]
-Port = Annotated[int, typer.Option("--port", help="The port of SSH there.")]
-Key = Annotated[Path | None, typer.Option("--key", help="The private key for them.")]
-KnownHosts = Annotated[Path | None, typer.Option("--known-hosts", help="Whose keys are known.")]
+Home = Annotated[str, typer.Option("--home", help="Folder of the deployment on each machine.")]
+Login = Annotated[str, typer.Option("--login", help="User on other machines.")]
+Port = Annotated[int, typer.Option("--port", help="SSH port.")]
+Key = Annotated[Path | None, typer.Option("--key", help="Private key.")]
+KnownHosts = Annotated[Path | None, typer.Option("--known-hosts", help="Known hosts file.")]
 Package = Annotated[
-    str, typer.Option("--package", help="What `install` puts there: a name, a URL or a file here.")
+    str, typer.Option("--package", help="Package to install: a name, a URL or a local file.")
 ]
-Python = Annotated[str, typer.Option("--python", help="What to install it with, there.")]
+Python = Annotated[str, typer.Option("--python", help="Python to install it with.")]
 Program = Annotated[
-    str, typer.Option("--program", help="What to run for `penstock`, if not what was installed.")
+    str, typer.Option("--program", help="Command to run instead of the installed `penstock`.")
 ]
-AlwaysSsh = Annotated[bool, typer.Option("--ssh", help="Reach this machine over SSH, too.")]
+AlwaysSsh = Annotated[bool, typer.Option("--ssh", help="Use SSH for this machine, too.")]
 
 
 def deploy(
@@ -53,10 +55,10 @@ def deploy(
     program: Program = "",
     always_ssh: AlwaysSsh = False,
 ) -> None:
-    """Start an overlay of brokers and what uses it, on this machine and others over SSH.
+    """Start an overlay of brokers and its clients, on this machine and others over SSH.
 
-    Everything at time 0 first; the rest when all brokers and links are seen. Ctrl-C stops it all,
-    and collects what processes have written.
+    Steps at time 0 run first; the others when all brokers and links are up. Ctrl-C stops all
+    processes and collects their logs.
     """
     access = MachineAccess(
         home, login, port, key, known_hosts, package, tuple(program.split()), python
@@ -67,7 +69,7 @@ def deploy(
         return Deployment(topology, access, typer.echo, always_ssh=always_ssh)
 
     if file is None:
-        asyncio.run(_talk(DeployerCommands(make, logs, typer.echo)))
+        asyncio.run(_prompt(DeployerCommands(make, logs, typer.echo)))
     else:
         asyncio.run(_run(make(file.read_text()), logs, seconds))
 
@@ -91,8 +93,7 @@ async def _run(deployment: Deployment, logs: Path, seconds: float | None) -> Non
             await deployment.close()
 
 
-async def _talk(commands: DeployerCommands) -> None:
-    """Until the end of what is typed."""
+async def _prompt(commands: DeployerCommands) -> None:
     try:
         while True:
             if sys.stdin.isatty():

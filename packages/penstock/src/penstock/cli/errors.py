@@ -1,7 +1,4 @@
-"""Errors as the shell sees them: a line on standard error and an exit status, in one table.
-
-Commands raise what the rooms below raise and catch nothing; a traceback means a mistake of ours.
-"""
+"""The exit status of errors, in one table. Commands catch nothing; a traceback means a bug."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from penstock.core.errors import (
     PreconditionFailed,
 )
 
-#: The first class an error is an instance of decides. 1 is what is left; 2 is also what a flag
-#: that cannot be read gives; 130 is what a shell expects of a command ended by Ctrl-C.
+#: The first matching class decides. 1 is any other error; 2 is also the status of invalid options;
+#: 130 is the convention for Ctrl-C.
 EXIT_STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
     (ConfigurationError, 2),
     (NotFound, 3),

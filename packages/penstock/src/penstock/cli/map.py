@@ -1,9 +1,8 @@
-"""The commands there are, and under which heading the help lists them.
+"""The commands and their headings in the help.
 
-The commands of this package stand in a table. Installed packages add theirs by the entry point
-group `penstock.commands`; the heading is the package's name. A command's module is imported when
-the command is called. Errors of all commands leave as one line and an exit status
-(`cli/errors.py`).
+The commands of this package are in a table. Installed packages add theirs with the entry point
+group `penstock.commands`; the heading is the package's name. A command's module is imported when it
+is called. An error of a command becomes a line on standard error and an exit status (`errors.py`).
 """
 
 from __future__ import annotations
@@ -58,8 +57,6 @@ def installed_commands() -> dict[str, dict[str, str]]:
 
 
 class Map(TyperGroup):
-    """The application's outermost group."""
-
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for section in _sections().values() for name in section]
 
@@ -82,8 +79,8 @@ class Map(TyperGroup):
             module = (error.name or "penstock").partition(".")[0]
             if module == "penstock":
                 raise
-            lack = ConfigurationError(f"{module} is not installed: pip install {module}")
-            raise _ended(lack) from error
+            missing = ConfigurationError(f"{module} is not installed: pip install {module}")
+            raise _ended(missing) from error
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -98,15 +95,15 @@ def _sections() -> dict[str, dict[str, str]]:
     return COMMANDS | installed_commands()
 
 
-def _load(name: str, place: str, heading: str) -> Any:
-    module, _, attribute = place.partition(":")
+def _load(name: str, path: str, heading: str) -> Any:
+    module, _, attribute = path.partition(":")
     found = getattr(import_module(module), attribute)
-    # Typer turns a function into a command only inside an application.
-    around = typer.Typer(rich_markup_mode="markdown")
-    around.callback()(lambda: None)
+    # Typer makes a command of a function only inside an application.
+    parent = typer.Typer(rich_markup_mode="markdown")
+    parent.callback()(lambda: None)
     if isinstance(found, typer.Typer):
-        around.add_typer(found, name=name, rich_help_panel=heading)
+        parent.add_typer(found, name=name, rich_help_panel=heading)
     else:
-        around.command(name, rich_help_panel=heading)(found)
-    group = typer.main.get_group(around)
+        parent.command(name, rich_help_panel=heading)(found)
+    group = typer.main.get_group(parent)
     return group.commands[name]

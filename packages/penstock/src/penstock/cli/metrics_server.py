@@ -1,6 +1,6 @@
-"""Prometheus' own HTTP server on loopback, for the commands that have `--metrics`.
+"""An HTTP server for Prometheus on loopback, for commands with `--metrics`.
 
-A scrape has `SCRAPE_TIMEOUT_SECONDS` in all: who connects and says nothing does not keep a thread.
+A scrape has a total timeout, so a silent client does not keep a thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCRAPE_TIMEOUT_SECONDS: Final = 10.0
 def serve_metrics(
     port: int, registry: CollectorRegistry, seconds: float = SCRAPE_TIMEOUT_SECONDS
 ) -> tuple[int, Callable[[], None]]:
-    """The port it has, and what ends it."""
+    """The port, and a function that closes the server."""
     from prometheus_client import make_wsgi_app
     from prometheus_client.exposition import ThreadingWSGIServer
 
@@ -38,7 +38,7 @@ def serve_metrics(
             with suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is there
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the base class
             pass
 
     server = make_server(

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and how they become a configuration."""
+"""Options that several commands share, and how they become a configuration."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Overrides = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="Where everything kept is kept."),
+    typer.Option("--data", metavar="DIR", help="Data directory."),
 ]
 Listen = Annotated[
     list[str] | None,
     typer.Option(
         "--listen",
         metavar="URL",
-        help="An address to listen on, such as amqp://127.0.0.1:5672; may be repeated.",
+        help="Address to listen on, such as amqp://127.0.0.1:5672; repeatable.",
     ),
 ]
-
+#: Of the management API.
+MANAGEMENT_URL_HELP: Final = (
+    "Management API, as http://user:password@host:port. [default: of the configuration, as guest]"
+)
 ManagementUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="The management API, as http://user:password@host:port; "
-        "by default where the configuration says, as guest.",
-    ),
+    str | None, typer.Option("--url", metavar="URL", help=MANAGEMENT_URL_HELP)
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+#: `penstock up` holds the other end of the pipe: parts end with it.
+StopWithStdin = Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)]
 
 #: A heading of the help.
 PARTS: Final = "Other parts"
@@ -53,7 +53,7 @@ Database = Annotated[
     typer.Option(
         metavar="URL",
         envvar="PENSTOCK_DATABASE",
-        help="A PostgreSQL instead of the embedded one.",
+        help="PostgreSQL to use instead of the embedded one.",
         rich_help_panel=PARTS,
     ),
 ]
@@ -62,7 +62,7 @@ Cache = Annotated[
     typer.Option(
         metavar="URL",
         envvar="PENSTOCK_CACHE",
-        help="A memcached instead of memory.",
+        help="memcached to use instead of memory.",
         rich_help_panel=PARTS,
     ),
 ]
@@ -74,7 +74,7 @@ def effective(
     data: Path | None = None,
     listen: list[str] | None = None,
 ) -> EffectiveSettings:
-    """The configuration of this process, given its flags."""
+    """The configuration, with the options."""
     flags: dict[str, tuple[str, Any]] = parse_overrides(pairs or [])
     if data is not None:
         flags["data"] = ("flag --data", data)
@@ -89,7 +89,7 @@ def prepare(
     data: Path | None = None,
     listen: list[str] | None = None,
 ) -> EffectiveSettings:
-    """The same for a process that runs for long: its logs begin, too."""
+    """The same for a long-running process, whose logs are set up."""
     found = effective(file, pairs, data, listen)
     configure_logs(found.settings.log)
     return found

@@ -1,4 +1,4 @@
-"""Publications from the command line: what `pub`, `sub` and `adv` do over PADRES."""
+"""`penstock pub` and `sub` over PADRES."""
 
 from __future__ import annotations
 
@@ -6,53 +6,52 @@ import asyncio
 import json
 import sys
 import time
-from base64 import b64encode
 from collections.abc import AsyncIterable, Callable, Sequence
 from typing import Any, Final
 
 import typer
 
+from penstock.cli.client_options import text_or_base64
 from penstock.client.padres import PadresClient, ReceivedPublication
 from penstock.content import Variable, parse_publication
 from penstock.content.advertisement_inference import AdvertisementInference
 
-#: Publications on their way that were not confirmed yet.
 MAX_UNCONFIRMED: Final = 500
 
 
 async def publish_publications(
     url: str, publications: AsyncIterable[str], rate: float | None
 ) -> None:
-    """Advertise what is seen, publish it, and wait until all of it is safe."""
+    """Advertise and publish, and wait until the broker has confirmed all publications."""
     async with PadresClient(url) as client:
-        announced: list[str] = []
+        advertisements: list[str] = []
 
-        def announce(text: str) -> str:
-            announced.append(text)
-            return ""  # all is withdrawn together
+        def advertise(text: str) -> str:
+            advertisements.append(text)
+            return ""  # the broker withdraws all at the end of the connection
 
-        announcing = AdvertisementInference(announce, lambda id_: None)
+        inference = AdvertisementInference(advertise, lambda id_: None)
         waiting: set[asyncio.Future[str]] = set()
-        began, sent = time.monotonic(), 0
+        started, sent = time.monotonic(), 0
         async for text in publications:
-            announcing.on_publication(parse_publication(text))
-            while announced:
-                await client.advertise(announced.pop())
+            inference.on_publication(parse_publication(text))
+            while advertisements:
+                await client.advertise(advertisements.pop())
             if rate is not None:
-                await asyncio.sleep(began + sent / rate - time.monotonic())
+                await asyncio.sleep(started + sent / rate - time.monotonic())
             waiting.add(asyncio.ensure_future(await client.post(text)))
             sent += 1
             if len(waiting) >= MAX_UNCONFIRMED:
                 waiting = await _wait_for_some(waiting)
-        for one in waiting:
-            await one
+        for confirmation in waiting:
+            await confirmation
 
 
 async def _wait_for_some(waiting: set[asyncio.Future[str]]) -> set[asyncio.Future[str]]:
-    """Until one is safe; returns those that are not. One that was refused ends it all."""
+    """Until one is confirmed; returns the others. Raises if one was refused."""
     done, left = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for one in done:
-        await one
+    for confirmation in done:
+        await confirmation
     return left
 
 
@@ -74,43 +73,34 @@ async def watch_publications(
 
 
 def format_publication(received: ReceivedPublication) -> str:
-    payload = f" {format_payload(received.payload)}" if received.payload else ""
-    return f"{received.text}{payload}"
-
-
-def format_payload(payload: bytes) -> str:
-    return payload.decode(errors="backslashreplace")
+    payload = received.payload.decode(errors="backslashreplace")
+    return f"{received.text} {payload}" if payload else received.text
 
 
 def publication_record(received: ReceivedPublication) -> dict[str, Any]:
-    """A publication as one JSON object; a payload that is no text goes as base64."""
+    """A publication as a JSON object."""
     attributes = {
         name: f"${value.kind.value}${value.name}" if isinstance(value, Variable) else value
         for name, value in received.attributes.items()
     }
-    told: dict[str, Any] = {
+    return {
         "id": received.id,
         "source": received.source,
         "broker": received.broker,
         "time": received.time.isoformat(),
         "class": received.class_name,
         "attributes": attributes,
+        **(text_or_base64("payload", received.payload) if received.payload else {}),
     }
-    if received.payload:
-        try:
-            told["payload"] = received.payload.decode()
-        except UnicodeDecodeError:
-            told["payload_base64"] = b64encode(received.payload).decode()
-    return told
 
 
 def _show_line(received: ReceivedPublication) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    said = Text(received.source, style="cyan")
-    said.append(f" {format_publication(received)}", style="default")
-    Console().print(said, soft_wrap=True)
+    line = Text(received.source, style="cyan")
+    line.append(f" {format_publication(received)}", style="default")
+    Console().print(line, soft_wrap=True)
 
 
 PRINTERS: dict[str, Callable[[ReceivedPublication], None]] = {

@@ -1,7 +1,7 @@
-"""`penstock pub`: send messages from the command line.
+"""`penstock pub`: sends messages.
 
-Each body given, or each line of standard input, is a message; all are confirmed by the broker
-before the command ends well. Ctrl-C stops taking new ones and still waits for those sent.
+Each body, or each line of standard input, is a message. The command succeeds when the broker has
+confirmed all of them. Ctrl-C stops sending and still waits for the confirmations.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import typer
 
 from penstock.cli.client_options import (
     DEFAULT_URL,
-    MQTT,
     ONLY_MQTT,
-    PADRES,
     PATTERNS,
+    FormatHex,
+    FormatJson,
+    Qos,
     Url,
     choose_flag,
     choose_format,
     log_warnings_plainly,
     parse_headers,
-    protocol_of,
     reject_options,
     require_topic,
     split_broker_url,
 )
 from penstock.client import Fabric, MessageSender, connect
+from penstock.client.url import BrokerProtocol, protocol_of
 
-#: From here on a person would like to see how far it is.
+#: With so many messages a terminal shows the progress.
 PROGRESS_MESSAGES: Final = 1000
-#: A longer line of standard input is an error.
 MAX_LINE_BYTES: Final = 1 << 26
 FLUSH_SECONDS: Final = 5.0
 
@@ -48,20 +48,20 @@ Address = Annotated[
     str,
     typer.Argument(
         help="A subject (demo.hello) or topic (sensors/7/report); or a queue, service or "
-        "stream; over PADRES a publication. A broker's URL may come before it."
+        "stream; over PADRES a publication. The broker's URL may be first."
     ),
 ]
 Bodies = Annotated[
     list[str] | None,
-    typer.Argument(help="Messages; none, or -, reads lines from standard input."),
+    typer.Argument(help="Messages; without them, or with -, lines of standard input."),
 ]
 Push = Annotated[
     bool,
-    typer.Option("--push", help="To one who pulls, kept till then.", rich_help_panel=PATTERNS),
+    typer.Option("--push", help="Send to a queue.", rich_help_panel=PATTERNS),
 ]
 Request = Annotated[
     bool,
-    typer.Option("--request", help="To a service; prints its answers.", rich_help_panel=PATTERNS),
+    typer.Option("--request", help="Call a service; print its replies.", rich_help_panel=PATTERNS),
 ]
 Stream = Annotated[
     bool, typer.Option("--stream", help="Append to a stream.", rich_help_panel=PATTERNS)
@@ -73,18 +73,18 @@ Header = Annotated[
         "-H",
         "--property",
         metavar="K=V",
-        help="A header, or MQTT user property; may be repeated.",
+        help="Header, or MQTT user property; repeatable.",
     ),
 ]
 Expiry = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="SECONDS", help="After which nobody wants it any more."),
+    typer.Option(min=0.0, metavar="SECONDS", help="Time to live of the message."),
 ]
 Count = Annotated[
-    int, typer.Option("--count", "-n", min=1, metavar="N", help="Send all this often.")
+    int, typer.Option("--count", "-n", min=1, metavar="N", help="Send all messages N times.")
 ]
 Rate = Annotated[
-    float | None, typer.Option(min=0.001, metavar="N", help="Messages a second, at most.")
+    float | None, typer.Option(min=0.001, metavar="N", help="Maximum messages per second.")
 ]
 Format = Annotated[
     Form | None,
@@ -92,37 +92,22 @@ Format = Annotated[
         "--format",
         metavar="FORMAT",
         show_default=False,
-        help="Bodies are json, text or hex; auto: JSON if they are, else text. [default: text]",
+        help="Of the bodies: json, text, hex; auto: JSON if valid, else text. [default: text]",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
-AsHex = Annotated[bool, typer.Option("--hex", help="The same as --format hex.")]
 Timeout = Annotated[
     float,
-    typer.Option(min=0.0, metavar="SECONDS", help="To wait for each answer (--request)."),
-]
-Qos = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=2,
-        metavar="0|1|2",
-        show_default=False,
-        help="Quality of service. [default: 1]",
-        rich_help_panel=ONLY_MQTT,
-    ),
+    typer.Option(min=0.0, metavar="SECONDS", help="Time to wait for each reply (--request)."),
 ]
 Retain = Annotated[
     bool,
-    typer.Option(
-        "--retain", help="Keep it for those who subscribe later.", rich_help_panel=ONLY_MQTT
-    ),
+    typer.Option("--retain", help="Retain it for later subscribers.", rich_help_panel=ONLY_MQTT),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishLoad:
-    """What to send, how often and how fast; without values, the lines of standard input."""
+    """The bodies to send; without values, the lines of standard input."""
 
     values: Sequence[Any] | None
     kind: str
@@ -145,12 +130,10 @@ class PublishLoad:
 
 @dataclass(frozen=True, slots=True)
 class PublishOptions:
-    """How to send: the pattern, and what is said about each message."""
-
     pattern: str
     headers: dict[str, Any]
     expiry: float | None = None
-    qos: int | None = None  #: MQTT's, if that is what is spoken
+    qos: int | None = None  #: over MQTT only
     retain: bool = False
     timeout: float = 30.0
 
@@ -168,7 +151,7 @@ def parse_body(text: str, kind: str) -> Any:
             return bytes.fromhex(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not {kind}: {error}") from error
-    # What was not UTF-8 came in by `surrogateescape`, and goes out as the bytes it was.
+    # Bytes that are not UTF-8 were decoded with `surrogateescape`; send them unchanged.
     raw = os.fsencode(text)
     return text if raw.decode(errors="ignore") == text else raw
 
@@ -185,13 +168,13 @@ def pub(
     count: Count = 1,
     rate: Rate = None,
     form: Format = None,
-    as_json: AsJson = False,
-    as_hex: AsHex = False,
+    as_json: FormatJson = False,
+    as_hex: FormatHex = False,
     timeout: Timeout = 30.0,
     qos: Qos = None,
     retain: Retain = False,
 ) -> None:
-    """Send messages: publish to a subject or topic, push, append to a stream, or ask a service.
+    """Send messages: publish, send to a queue, append to a stream, or call a service.
 
     `penstock pub demo.hello "Hello"`
 
@@ -212,7 +195,7 @@ def pub(
         qos=qos is not None,
         retain=retain,
     )
-    if protocol == PADRES:
+    if protocol is BrokerProtocol.PADRES:
         from penstock.cli.padres import publish_publications
 
         words = [address, *body]
@@ -220,7 +203,7 @@ def pub(
         log_warnings_plainly()
         asyncio.run(publish_publications(url, load, rate))
         return
-    if protocol == MQTT:
+    if protocol is BrokerProtocol.MQTT:
         require_topic(address)
     pattern = choose_flag("publish", push=push, request=request, stream=stream)
     kind = choose_format(form, "text", json=as_json, hex=as_hex)
@@ -230,7 +213,7 @@ def pub(
         pattern=pattern,
         headers=parse_headers(header or [], protocol),
         expiry=expiry,
-        qos=None if protocol != MQTT else 1 if qos is None else qos,
+        qos=None if protocol is not BrokerProtocol.MQTT else 1 if qos is None else qos,
         retain=retain,
         timeout=timeout,
     )
@@ -241,19 +224,19 @@ def pub(
 async def _pub(url: str, address: str, load: PublishLoad, options: PublishOptions) -> None:
     async with connect(url) as fabric:
         if options.pattern == "request":
-            await _ask(fabric, address, load, options)
+            await _request(fabric, address, load, options)
             return
-        outflow = _outflow(fabric, address, options)
+        sender = _sender(fabric, address, options)
         try:
-            await _send_all(load, outflow, options)
+            await _send_all(load, sender, options)
         except asyncio.CancelledError:
             async with asyncio.timeout(FLUSH_SECONDS):
-                await outflow.flush()
+                await sender.flush()
             raise
-        await outflow.flush()
+        await sender.flush()
 
 
-def _outflow(fabric: Fabric, address: str, options: PublishOptions) -> MessageSender:
+def _sender(fabric: Fabric, address: str, options: PublishOptions) -> MessageSender:
     if options.qos is not None:
         return fabric.mqtt.publisher(address, qos=options.qos, retain=options.retain)
     if options.pattern == "publish":
@@ -261,15 +244,17 @@ def _outflow(fabric: Fabric, address: str, options: PublishOptions) -> MessageSe
     return fabric.push(address) if options.pattern == "push" else fabric.stream(address)
 
 
-async def _ask(fabric: Fabric, service: str, load: PublishLoad, options: PublishOptions) -> None:
+async def _request(
+    fabric: Fabric, service: str, load: PublishLoad, options: PublishOptions
+) -> None:
     async for value in load:
-        answer = await fabric.request(
+        reply = await fabric.request(
             service, value, headers=options.headers, timeout=options.timeout
         )
-        typer.echo(answer.body.decode(errors="backslashreplace"))
+        typer.echo(reply.body.decode(errors="backslashreplace"))
 
 
-async def _send_all(load: PublishLoad, outflow: MessageSender, options: PublishOptions) -> None:
+async def _send_all(load: PublishLoad, sender: MessageSender, options: PublishOptions) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -291,16 +276,16 @@ async def _send_all(load: PublishLoad, outflow: MessageSender, options: PublishO
         async for value in load:
             if load.rate is not None:
                 await asyncio.sleep(began + sent / load.rate - time.monotonic())
-            await outflow.post(value, headers=options.headers, ttl=options.expiry)
+            await sender.post(value, headers=options.headers, ttl=options.expiry)
             sent += 1
             progress.update(task, completed=sent)
     if many and console.is_terminal:
         seconds = time.monotonic() - began
-        console.print(f"{sent:,} messages in {seconds:.1f} s, {sent / seconds:,.0f} a second")
+        console.print(f"{sent:,} messages in {seconds:.1f} s, {sent / seconds:,.0f} per second")
 
 
 async def _lines() -> AsyncIterator[str]:
-    """The lines of standard input, without ever holding up the loop."""
+    """The lines of standard input, read without blocking the loop."""
     if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         for line in sys.stdin.buffer:
             yield line.rstrip(b"\r\n").decode(errors="surrogateescape")

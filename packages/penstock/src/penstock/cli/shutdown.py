@@ -1,4 +1,4 @@
-"""How a part that runs until told otherwise learns that it is time, or that another has ended."""
+"""Events for the end of this process and of others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from collections.abc import AsyncIterator
 
 @contextlib.asynccontextmanager
 async def stop_event(with_stdin: bool = False) -> AsyncIterator[asyncio.Event]:
-    """An event that is set by SIGTERM, by Ctrl-C or, if asked, by the end of standard input.
-
-    The second signal is not caught: whoever cannot wait for a clean stop need not.
-    """
+    """An event that SIGTERM, Ctrl-C or, `with_stdin`, the end of standard input sets. A second
+    signal is not caught, so it ends the process at once."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -42,27 +40,26 @@ async def stop_event(with_stdin: bool = False) -> AsyncIterator[asyncio.Event]:
 
 
 async def wait_for_exit(pid: int) -> None:
-    """Returns when a process has ended, ours or another's; whoever started it still has to reap
-    it."""
+    """Returns when a process has ended, which need not be a child; it is not reaped."""
     loop = asyncio.get_running_loop()
-    gone = asyncio.Event()
+    ended = asyncio.Event()
     handle = os.pidfd_open(pid)
-    loop.add_reader(handle, gone.set)
+    loop.add_reader(handle, ended.set)
     try:
-        await gone.wait()
+        await ended.wait()
     finally:
         loop.remove_reader(handle)
         os.close(handle)
 
 
 def _is_pipe() -> bool:
-    """Whether standard input is somebody's to end: a file, or nothing at all, is at its end."""
+    """Whether standard input can end later; a file or /dev/null is at its end."""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()
 
 
 class _EndOfInput(asyncio.Protocol):
-    """A parent that dies takes its end of the pipe with it, however it died."""
+    """The pipe ends with the parent, however that ended."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop

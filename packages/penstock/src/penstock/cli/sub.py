@@ -1,7 +1,6 @@
-"""`penstock sub`: watch messages from the command line.
+"""`penstock sub`: receives messages, one per line of standard output.
 
-One message a line on standard output; what is said about them goes to standard error, so that a
-pipe sees messages only. Ctrl-C is the usual way to end it, and no error.
+Everything else goes to standard error. Ctrl-C ends it without an error.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import json
 import os
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -21,23 +19,25 @@ import typer
 
 from penstock.cli.client_options import (
     DEFAULT_URL,
-    MQTT,
-    ONLY_MQTT,
-    PADRES,
     PATTERNS,
+    FormatHex,
+    FormatJson,
+    FormatText,
+    Qos,
     Url,
     choose_flag,
     choose_format,
     log_warnings_plainly,
-    protocol_of,
     reject_options,
     require_topic,
     require_topic_filter,
     split_broker_url,
+    text_or_base64,
 )
 from penstock.client import Fabric, MessageReceiver, ReceivedMessage, connect
 from penstock.client.fabric import StreamStart
 from penstock.client.message import JSON
+from penstock.client.url import BrokerProtocol, protocol_of
 
 Show = Callable[[ReceivedMessage], None]
 Form = Literal["auto", "json", "text", "hex"]
@@ -47,14 +47,11 @@ Patterns = Annotated[
     list[str],
     typer.Argument(
         help="Subject patterns ('demo.#') or topic filters ('sensors/+/report'); "
-        "or one queue, service or stream; over PADRES subscriptions. A broker's URL may come "
-        "before them."
+        "or one queue, service or stream; over PADRES subscriptions. The broker's URL may be first."
     ),
 ]
-Pull = Annotated[
-    bool, typer.Option("--pull", help="Take items of a queue.", rich_help_panel=PATTERNS)
-]
-Reply = Annotated[bool, typer.Option("--reply", help="Serve requests.", rich_help_panel=PATTERNS)]
+Pull = Annotated[bool, typer.Option("--pull", help="Consume a queue.", rich_help_panel=PATTERNS)]
+Reply = Annotated[bool, typer.Option("--reply", help="Answer requests.", rich_help_panel=PATTERNS)]
 Stream = Annotated[
     bool, typer.Option("--stream", help="Replay a stream.", rich_help_panel=PATTERNS)
 ]
@@ -63,16 +60,13 @@ Begin = Annotated[
     typer.Option(
         metavar="POINT",
         show_default=False,
-        help="Where to begin a stream: first, last, next, an offset, a time, or 1h. "
-        "[default: first]",
+        help="Start of a replay: first, last, next, an offset, a time, or 1h. [default: first]",
     ),
 ]
-Name = Annotated[
-    str | None, typer.Option(help="A subscription that keeps messages while you are away.")
-]
-Answer = Annotated[str | None, typer.Option(help="What to answer requests; else they are echoed.")]
+Name = Annotated[str | None, typer.Option(help="Name of a durable subscription.")]
+Answer = Annotated[str | None, typer.Option(help="Answer to requests. [default: the request]")]
 Count = Annotated[
-    int | None, typer.Option("--count", "-n", min=1, metavar="N", help="End after this many.")
+    int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N messages.")
 ]
 Format = Annotated[
     Form | None,
@@ -80,22 +74,7 @@ Format = Annotated[
         "--format",
         metavar="FORMAT",
         show_default=False,
-        help="auto: a line a message, for people; json: all about a message; "
-        "text, hex: bodies only. [default: auto]",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
-AsHex = Annotated[bool, typer.Option("--hex", help="The same as --format hex.")]
-AsText = Annotated[bool, typer.Option("--text", help="The same as --format text.")]
-Qos = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=2,
-        metavar="0|1|2",
-        show_default=False,
-        help="Quality of service, at most. [default: 1]",
-        rich_help_panel=ONLY_MQTT,
+        help="auto: a readable line; json: all properties; text, hex: the body. [default: auto]",
     ),
 ]
 
@@ -111,12 +90,12 @@ def sub(
     answer: Answer = None,
     count: Count = None,
     form: Format = None,
-    as_json: AsJson = False,
-    as_hex: AsHex = False,
-    as_text: AsText = False,
+    as_json: FormatJson = False,
+    as_hex: FormatHex = False,
+    as_text: FormatText = False,
     qos: Qos = None,
 ) -> None:
-    """Watch messages: subscribe to subjects or topics, pull, replay a stream, or serve requests.
+    """Receive messages: subscribe, consume a queue, replay a stream, or answer requests.
 
     `penstock sub 'demo.#'`
 
@@ -138,33 +117,33 @@ def sub(
     shown_as = choose_format(form, "auto", json=as_json, hex=as_hex, text=as_text)
     show = PRINTERS[shown_as]
     if pattern != "subscribe" and len(names) > 1:
-        raise typer.BadParameter(f"--{pattern} takes one name")
-    if protocol == MQTT:
+        raise typer.BadParameter(f"--{pattern} takes one name, not {len(names)}")
+    if protocol is BrokerProtocol.MQTT:
         for each in names:
             require_topic_filter(each) if pattern == "subscribe" else require_topic(each)
     begin = parse_start(start or "first")
     log_warnings_plainly()
 
     async def watch() -> None:
-        if protocol == PADRES:
+        if protocol is BrokerProtocol.PADRES:
             from penstock.cli.padres import watch_publications
 
             await watch_publications(url, names, name, count, shown_as)
             return
         async with connect(url) as fabric:
-            if protocol == MQTT and pattern == "subscribe":
-                inflow: MessageReceiver = fabric.mqtt.subscribe(
+            if protocol is BrokerProtocol.MQTT and pattern == "subscribe":
+                receiver: MessageReceiver = fabric.mqtt.subscribe(
                     *names, name=name, qos=1 if qos is None else qos
                 )
             else:
-                inflow = _inflow(fabric, pattern, names, begin, name)
-            await _watch(inflow, pattern == "reply", answer, count, show)
+                receiver = _receiver(fabric, pattern, names, begin, name)
+            await _watch(receiver, pattern == "reply", answer, count, show)
 
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(watch())
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain again at exit.
+        # The reader of our output has ended; without this Python reports it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -183,7 +162,7 @@ def parse_start(text: str) -> StreamStart:
     )
 
 
-def _inflow(
+def _receiver(
     fabric: Fabric, pattern: str, addresses: Sequence[str], start: StreamStart, name: str | None
 ) -> MessageReceiver:
     if pattern == "subscribe":
@@ -194,13 +173,13 @@ def _inflow(
 
 
 async def _watch(
-    inflow: MessageReceiver, replies: bool, answer: str | None, count: int | None, show: Show
+    receiver: MessageReceiver, replies: bool, answer: str | None, count: int | None, show: Show
 ) -> None:
     seen = 0
-    async with inflow:
+    async with receiver:
         if sys.stderr.isatty():
             typer.secho("listening; Ctrl-C ends", dim=True, err=True)
-        async with aclosing(aiter(inflow)) as messages:
+        async with aclosing(aiter(receiver)) as messages:
             async for message in messages:
                 show(message)
                 if replies and message.reply_to:
@@ -237,37 +216,24 @@ def _show_line(message: ReceivedMessage) -> None:
 
 
 def _mqtt_properties(message: ReceivedMessage) -> Iterator[str]:
-    """What MQTT says about a message beside its topic."""
     yield f"q{message.qos}"
     if message.retained:
         yield "retained"
     if message.redelivered:
-        yield "again"
+        yield "redelivered"
     for name, value in message.headers.items():
         for each in value if isinstance(value, list) else [value]:
             yield f"{name}={each}"
 
 
-def _show_text(message: ReceivedMessage) -> None:
-    typer.echo(_readable(message))
-
-
-def _show_hex(message: ReceivedMessage) -> None:
-    typer.echo(message.body.hex())
-
-
-def _show_json(message: ReceivedMessage) -> None:
-    typer.echo(json.dumps(message_record(message), ensure_ascii=False, default=str))
-
-
 def message_record(message: ReceivedMessage) -> dict[str, Any]:
-    """A message as one JSON object; a body that is no text goes as base64."""
+    """A message as a JSON object."""
     body: dict[str, Any]
     try:
-        body = {"body": message.json() if _is_json(message) else message.text}
+        body = {"body": message.json()} if _is_json(message) else {}
     except ValueError:
-        body = {"body_base64": b64encode(message.body).decode()}
-    facts = {
+        body = {}
+    fields = {
         "address": message.address,
         "offset": message.offset,
         "content_type": message.content_type,
@@ -280,13 +246,14 @@ def message_record(message: ReceivedMessage) -> dict[str, Any]:
         "reply_to": message.reply_to if message.qos is not None else None,
         "correlation_id": message.correlation_id if message.qos is not None else None,
     }
-    return {name: fact for name, fact in facts.items() if fact is not None} | body
+    present = {name: value for name, value in fields.items() if value is not None}
+    return present | (body or text_or_base64("body", message.body))
 
 
 def _is_json(message: ReceivedMessage) -> bool:
     if message.content_type is not None or message.qos is None:
         return message.content_type == JSON
-    # Few who speak MQTT name the type of what they send.
+    # Few MQTT clients set the content type.
     try:
         return isinstance(message.json(), dict | list)
     except ValueError:
@@ -295,7 +262,9 @@ def _is_json(message: ReceivedMessage) -> bool:
 
 PRINTERS: dict[str, Show] = {
     "auto": _show_line,
-    "text": _show_text,
-    "hex": _show_hex,
-    "json": _show_json,
+    "text": lambda message: typer.echo(_readable(message)),
+    "hex": lambda message: typer.echo(message.body.hex()),
+    "json": lambda message: typer.echo(
+        json.dumps(message_record(message), ensure_ascii=False, default=str)
+    ),
 }

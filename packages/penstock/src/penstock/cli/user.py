@@ -1,20 +1,24 @@
-"""`penstock user`: who may come in and what they may do.
+"""`penstock user`: users, their permissions and tags.
 
-Works on the users file of a data directory, whether or not its broker runs: a running one takes
-up the change by itself, within a second. Passwords are asked for, or read from standard input;
-never taken from the command line, which every process on the machine can read.
+Works on the users file of a data directory; a running broker reads a change within a second.
+Passwords are prompted for or read from standard input, never from the command line, which all users
+of the machine can read.
+
+Permissions are RabbitMQ's: the names that a user may configure, write to and read from in a virtual
+host. Topic permissions restrict the routing keys that a user may use with an exchange.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, effective
+from penstock.cli.options import AsJson, ConfigFile, Data, effective
+from penstock.cli.table import print_table
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
 
@@ -23,13 +27,11 @@ if TYPE_CHECKING:
     from penstock.broker.users import Users
 
 
-# The users of a data directory, as the commands about them reach and show them.
-
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user.")]
 
 
 def open_users(data: Path | None, file: Path | None) -> Users:
-    """The users the configuration leads to; a new directory has one, guest."""
+    """A new data directory has one user, guest."""
     from penstock.broker.users import Users
 
     directory = effective(file, data=data).settings.data
@@ -39,54 +41,34 @@ def open_users(data: Path | None, file: Path | None) -> Users:
     return users
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in headings:
-        shown.add_column(heading, overflow="fold")
-    for row in rows:
-        shown.add_row(*map(Text, row))  # a name may look like markup; it is none
-    Console().print(shown)
-
-
-# `penstock user permissions` and `topic-permissions`: what users may do, by regular expressions.
-#
-# Permissions are RabbitMQ's: for a virtual host, which names a user may configure, write to and
-# read from. Topic permissions narrow, for an exchange, the routing keys they may publish or bind
-# with.
-
 permissions = typer.Typer(
-    no_args_is_help=True, help="Say which names a user may configure, write to and read from."
+    no_args_is_help=True, help="Names that a user may configure, write to and read from."
 )
 topic_permissions = typer.Typer(
-    no_args_is_help=True, help="Say which routing keys a user may use with an exchange."
+    no_args_is_help=True, help="Routing keys that a user may use with an exchange."
 )
 
-Vhost = Annotated[str, typer.Option("--vhost", metavar="VHOST", help="The virtual host.")]
-UserFilter = Annotated[
-    str | None, typer.Argument(metavar="[USER]", help="Of this user; of all if not given.")
-]
-
-
-def _pattern(metavar: str, what: str) -> typer.models.ArgumentInfo:
-    argument: typer.models.ArgumentInfo = typer.Argument(metavar=metavar, help=what)
-    return argument
+Vhost = Annotated[str, typer.Option("--vhost", metavar="VHOST", help="Virtual host.")]
+UserFilter = Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user.")]
 
 
 @permissions.command("set")
 def set_permissions(
     name: UserName,
-    configure: Annotated[str, _pattern("CONFIGURE", "Names to declare and delete; '' for none.")],
-    write: Annotated[str, _pattern("WRITE", "Names to publish and bind to; '' for none.")],
-    read: Annotated[str, _pattern("READ", "Names to consume and bind from; '' for none.")],
+    configure: Annotated[
+        str, typer.Argument(metavar="CONFIGURE", help="Names to declare and delete; '' for none.")
+    ],
+    write: Annotated[
+        str, typer.Argument(metavar="WRITE", help="Names to publish and bind to; '' for none.")
+    ],
+    read: Annotated[
+        str, typer.Argument(metavar="READ", help="Names to consume and bind from; '' for none.")
+    ],
     vhost: Vhost = "/",
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """Give a user permissions in a virtual host; '.*' is everything."""
+    """Set a user's permissions in a virtual host; '.*' matches all names."""
     from penstock.broker.permissions import Permission
 
     open_users(data, file).set_permissions(name, vhost, Permission(configure, write, read))
@@ -96,13 +78,13 @@ def set_permissions(
 def clear_permissions(
     name: UserName, vhost: Vhost = "/", data: Data = None, file: ConfigFile = None
 ) -> None:
-    """Take a user's permissions in a virtual host away."""
+    """Remove a user's permissions in a virtual host."""
     open_users(data, file).clear_permissions(name, vhost)
 
 
 @permissions.command("list")
 def list_permissions(name: UserFilter = None, data: Data = None, file: ConfigFile = None) -> None:
-    """List permissions: of a user, or of all."""
+    """List the permissions of all users, or of one."""
     print_table(
         ("user", "vhost", "configure", "write", "read"),
         [
@@ -117,13 +99,13 @@ def list_permissions(name: UserFilter = None, data: Data = None, file: ConfigFil
 def set_topic_permissions(
     name: UserName,
     exchange: Annotated[str, typer.Argument(metavar="EXCHANGE", help="A topic exchange.")],
-    write: Annotated[str, _pattern("WRITE", "Routing keys to publish with.")],
-    read: Annotated[str, _pattern("READ", "Routing keys to bind by.")],
+    write: Annotated[str, typer.Argument(metavar="WRITE", help="Routing keys to publish with.")],
+    read: Annotated[str, typer.Argument(metavar="READ", help="Routing keys to bind by.")],
     vhost: Vhost = "/",
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """Narrow a user's routing keys; {username}, {vhost} and {client_id} stand for themselves."""
+    """Restrict a user's routing keys; {username}, {vhost} and {client_id} are replaced."""
     from penstock.broker.permissions import TopicPermission
 
     users = open_users(data, file)
@@ -134,13 +116,13 @@ def set_topic_permissions(
 def clear_topic_permissions(
     name: UserName,
     exchange: Annotated[
-        str | None, typer.Argument(metavar="[EXCHANGE]", help="All exchanges if not given.")
+        str | None, typer.Argument(metavar="[EXCHANGE]", help="Only this exchange.")
     ] = None,
     vhost: Vhost = "/",
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """Let a user use any routing key again."""
+    """Remove restrictions of a user's routing keys."""
     open_users(data, file).clear_topic_permissions(name, vhost, exchange)
 
 
@@ -148,7 +130,7 @@ def clear_topic_permissions(
 def list_topic_permissions(
     name: UserFilter = None, data: Data = None, file: ConfigFile = None
 ) -> None:
-    """List topic permissions: of a user, or of all."""
+    """List the topic permissions of all users, or of one."""
     print_table(
         ("user", "vhost", "exchange", "write", "read"),
         [
@@ -164,13 +146,13 @@ def _selected_users(users: Users, name: str | None) -> Iterator[User]:
     yield from users.all() if name is None else [users.get(name)]
 
 
-app = typer.Typer(no_args_is_help=True, help="Say who may come in and what they may do.")
+app = typer.Typer(no_args_is_help=True, help="Manage users, passwords, permissions and tags.")
 app.add_typer(permissions, name="permissions")
 app.add_typer(topic_permissions, name="topic-permissions")
 
 FromStdin = Annotated[
     bool,
-    typer.Option("--password-stdin", help="Read the password from standard input, a line."),
+    typer.Option("--password-stdin", help="Read the password from standard input."),
 ]
 
 
@@ -187,23 +169,19 @@ def add(
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="May do everything in the virtual host.")
+        bool, typer.Option("--full", help="Grant all permissions in the virtual host.")
     ] = False,
     vhost: Vhost = "/",
     client_ids: Annotated[
         str,
-        typer.Option(
-            "--client-ids", metavar="REGEX", help="The client ids that may connect over MQTT."
-        ),
+        typer.Option("--client-ids", metavar="REGEX", help="Allowed client ids over MQTT."),
     ] = "",
-    replace: Annotated[
-        bool, typer.Option("--replace", help="In place of a user of that name, if there is one.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing user.")] = False,
     from_stdin: FromStdin = False,
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """Add a user, who may do nothing yet unless --full."""
+    """Add a user, without permissions unless --full."""
     from penstock.broker.permissions import Permission
 
     users = open_users(data, file)
@@ -220,7 +198,7 @@ def password(
 ) -> None:
     """Change a user's password."""
     users = open_users(data, file)
-    users.get(name)  # nobody should type a password for a user there is not
+    users.get(name)  # before the password is typed
     users.set_password(name, _password(from_stdin))
 
 
@@ -234,12 +212,12 @@ def delete(name: UserName, data: Data = None, file: ConfigFile = None) -> None:
 def tags(
     name: UserName,
     tags: Annotated[
-        list[str] | None, typer.Argument(metavar="[TAG]...", help="None takes all away.")
+        list[str] | None, typer.Argument(metavar="[TAG]...", help="Without tags, all are removed.")
     ] = None,
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """Set a user's tags: what they may do in the management API; overlay, to link brokers."""
+    """Set a user's tags: access to the management API; overlay, to link brokers."""
     open_users(data, file).set_tags(name, tuple(tags or ()))
 
 
@@ -247,22 +225,22 @@ def tags(
 def client_ids(
     name: UserName,
     pattern: Annotated[
-        str, typer.Argument(metavar="[REGEX]", help="Matches a whole id. None lets any be used.")
+        str, typer.Argument(metavar="[REGEX]", help="Matches whole ids; without it, any id.")
     ] = "",
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """Say which client ids a user may have when connecting over MQTT."""
+    """Set the client ids that a user may use over MQTT."""
     open_users(data, file).set_client_ids(name, pattern)
 
 
 @app.command("list")
 def show(
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: AsJson = False,
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """List users, their tags, the virtual hosts they may use and their MQTT client ids."""
+    """List users with their tags, virtual hosts and MQTT client ids."""
     users = open_users(data, file).all()
     if as_json:
         rows: list[dict[str, Any]] = [
@@ -291,5 +269,5 @@ def _password(from_stdin: bool) -> str:
     else:
         given = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     if not given:
-        raise ConfigurationError("the password is empty; should be one character or more")
+        raise ConfigurationError("the password is empty: it should have at least one character")
     return given

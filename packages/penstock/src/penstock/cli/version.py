@@ -10,5 +10,5 @@ from penstock import __version__
 
 
 def version() -> None:
-    """Say which Penstock this is."""
+    """Print the version."""
     typer.echo(f"penstock {__version__} on Python {platform.python_version()}")

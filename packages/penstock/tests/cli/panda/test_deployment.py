@@ -182,7 +182,7 @@ async def test_brokers_that_do_not_come_are_named(tmp_path: Path) -> None:
     0 ADD B1 127.0.0.1 startbroker -uri padres://127.0.0.1:{port}/B1 -n padres://127.0.0.1:1/B9
     """
     deployment = Deployment(
-        parse_topology(text), MachineAccess(home=str(tmp_path)), lambda _: None, see_seconds=2
+        parse_topology(text), MachineAccess(home=str(tmp_path)), lambda _: None, ready_seconds=2
     )
     try:
         with pytest.raises(DeploymentError, match=r"not there after 2 seconds: .*B1-B9"):
@@ -224,7 +224,7 @@ async def test_a_deployment_can_be_typed_step_by_step(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
     for line in ("STOP 0.01", "get logs", "get errors", "clean log", "clean all"):
         await commands.run(line)
-    assert not [one for one in said if one.startswith("error") and "what runs" not in one]
+    assert not [one for one in said if one.startswith("error") and "stop them first" not in one]
     assert (tmp_path / "logs" / "a" / "output.log").read_text() == "hello\n"
     assert not (tmp_path / "home").exists()
     with pytest.raises(DeployerExit):

@@ -38,7 +38,7 @@ def test_lines_say_when_what_who_where_and_how() -> None:
         ("nan ADD B1 h x", "'nan' is no time"),
         ("0 START B1 h x", "'START' should be ADD or REMOVE"),
         ("0 ADD B1 h", "what is B1 to run"),
-        ("0 REMOVE B1 h x", "nothing more"),
+        ("0 REMOVE B1 h x", "only"),
         ("0 REMOVE B1 h", "B1 is not on h"),
         ("0 ADD B1 h 'x", "No closing quotation"),
     ],

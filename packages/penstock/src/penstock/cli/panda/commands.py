@@ -1,8 +1,4 @@
-"""What one can type to a deployer: PANDA's commands.
-
-`load`, `sshtest`, `install`, `uninstall`, `reinstall`, `upload`, `clean`, `deploy`, `stop`, `get`,
-`auto`. A command that fails says why, and the next may be typed.
-"""
+"""The commands of PANDA's deployer, see `HELP`. An error of a command is printed."""
 
 from __future__ import annotations
 
@@ -18,19 +14,19 @@ from penstock.core.errors import PenstockError, PreconditionFailed
 
 HELP: Final = """\
 load FILE             read a topology
-sshtest               see whether all machines can be reached
-install               put Penstock on all machines; uninstall, reinstall
+sshtest               test the connection to all machines
+install               install Penstock on all machines; also uninstall, reinstall
 upload [PACKAGE]      install this package, wheel or URL instead
 deploy [auto]         run phase 1, then phase 2; auto installs first
-stop [SECONDS]        stop everything, after so many seconds
-get logs|errors       fetch what processes have written
-clean all|log         remove everything of the deployment, or what was written
+stop [SECONDS]        stop all processes, after this time
+get logs|errors       fetch the output of processes
+clean all|log         remove the deployment, or the output of processes
 auto [PACKAGE]        sshtest, install, deploy
-exit                  stop everything and leave; quit, bye"""
+exit                  stop all processes and exit; also quit, bye"""
 
 
 class DeployerExit(Exception):
-    """No more commands."""
+    """`exit` was typed."""
 
 
 class DeployerCommands:
@@ -38,12 +34,12 @@ class DeployerCommands:
         self,
         make: Callable[[str], Deployment],
         logs: Path,
-        say: Callable[[str], None],
+        echo: Callable[[str], None],
     ) -> None:
-        """`make` turns the text of a topology into a deployment."""
+        """`make` creates a deployment from the text of a topology."""
         self._make = make
         self._logs = logs
-        self._say = say
+        self._echo = echo
         self._deployment: Deployment | None = None
         self._verbs: dict[str, Callable[[list[str]], Awaitable[None]]] = {
             "help": self._help,
@@ -68,10 +64,10 @@ class DeployerCommands:
         verb = self._verbs.get(words[0].lower())
         try:
             if verb is None:
-                raise PreconditionFailed(f"there is no command {words[0]!r}; see help")
+                raise PreconditionFailed(f"unknown command {words[0]!r}: see help")
             await verb(words[1:])
         except (PenstockError, OSError) as error:
-            self._say(f"error: {error}")
+            self._echo(f"error: {error}")
 
     @property
     def deployment(self) -> Deployment:
@@ -80,7 +76,7 @@ class DeployerCommands:
         return self._deployment
 
     async def _help(self, words: list[str]) -> None:
-        self._say(HELP)
+        self._echo(HELP)
 
     async def _exit(self, words: list[str]) -> None:
         raise DeployerExit
@@ -89,10 +85,10 @@ class DeployerCommands:
         if len(words) != 1:
             raise PreconditionFailed("load FILE")
         text = await asyncio.to_thread(Path(words[0]).read_text)
-        parse_topology(text, words[0])  # before anything is given up for it
+        parse_topology(text, words[0])  # before the current deployment is closed
         await self.close()
         self._deployment = self._make(text)
-        self._say(f"{len(self._deployment.topology.steps)} steps")
+        self._echo(f"{len(self._deployment.topology.steps)} steps")
 
     async def _test(self, words: list[str]) -> None:
         await self.deployment.test()
@@ -122,7 +118,7 @@ class DeployerCommands:
             try:
                 await asyncio.sleep(float(words[0]))
             except ValueError:
-                raise PreconditionFailed(f"{words[0]!r} is no number of seconds") from None
+                raise PreconditionFailed(f"{words[0]!r} is not a number of seconds") from None
         await self.deployment.stop()
 
     async def _get(self, words: list[str]) -> None:
@@ -136,11 +132,10 @@ class DeployerCommands:
         await self._deploy([])
 
     async def close(self) -> None:
-        """Stop what runs."""
         if self._deployment is not None:
             try:
                 await self._deployment.stop()
             except DeploymentError as error:
-                self._say(f"error: {error}")
+                self._echo(f"error: {error}")
             await self._deployment.close()
             self._deployment = None

@@ -1,4 +1,4 @@
-"""Machines, as far as a deployer needs them. Every process has a folder, and two files in it."""
+"""The machines of a deployment. Every process has a folder with two log files."""
 
 from __future__ import annotations
 
@@ -16,66 +16,61 @@ from typing import Final, Protocol
 from penstock.cli.up.guardian import ChildGuardian
 from penstock.core.errors import PenstockError
 
-#: What a process says, and what it complains about.
 OUTPUT_LOG: Final = "output.log"
 ERROR_LOG: Final = "errors.log"
 
-#: How long a process that was asked to end may take before it is made to.
+#: After SIGTERM a process has so long before SIGKILL.
 GRACE_SECONDS: Final = 10.0
 
 
 class DeploymentError(PenstockError):
-    """A machine that cannot be reached, or will not do what it should."""
+    """A machine cannot be reached, or a command failed there."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineAccess:
-    """How machines are reached, and where things are there."""
-
-    home: str = "penstock-deployment"  #: the folder of a deployment; a relative one is the user's
+    home: str = "penstock-deployment"  #: folder of the deployment; relative to the user's home
     login: str = ""
     port: int = 22
     key: Path | None = None
     known_hosts: Path | None = None
-    package: str = "penstock"  #: what `install` installs: a name, a URL, or a file here
-    program: tuple[str, ...] = ()  #: what stands for `penstock`; empty for the installed one
-    python: str = "python3"  #: what `install` installs it with, there
+    package: str = "penstock"  #: to install: a name, a URL, or a local file
+    program: tuple[str, ...] = ()  #: replaces the installed `penstock`
+    python: str = "python3"  #: for `install`
 
 
 class Machine(Protocol):
     async def test(self) -> str:
-        """That it can be reached: what kind of machine it says it is."""
+        """The name and release of its system."""
 
     async def run(self, name: str, words: Sequence[str], text: str) -> None:
-        """Run a command to its end in the folder of a process; it reads the text."""
+        """Runs a command in the folder of a process, with the text as its input."""
 
     async def start(self, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a process, with variables that no other process of the machine can read."""
+        """Starts a process; other users cannot read the variables."""
 
     async def stop(self, name: str) -> None:
-        """Ask a process to end, and everything it started; in the end, make it."""
+        """Stops a process and its descendants, by SIGTERM and then SIGKILL."""
 
     async def running(self, name: str) -> bool: ...
 
     async def read(self, name: str, file: str) -> bytes:
-        """What a process has written so far."""
+        """A log file of a process."""
 
     async def install(self, package: str) -> None: ...
 
     async def uninstall(self) -> None: ...
 
     async def clean(self, everything: bool) -> None:
-        """Remove what processes have written, or everything of the deployment."""
+        """Removes the logs of processes, or the whole deployment."""
 
     async def close(self) -> None: ...
 
 
-# This machine: processes of our own, which are Penstock's as it is installed here.
-#
-# They end with the deployment, also if that is killed (`guardian.py`).
-
-
 class LocalMachine:
+    """This machine, with its installed Penstock. Processes end with the deployment, even if that is
+    killed (`guardian.py`)."""
+
     def __init__(self, access: MachineAccess) -> None:
         self._home = Path(access.home).expanduser().resolve()
         self._program = access.program or (sys.executable, "-m", "penstock")
@@ -132,13 +127,15 @@ class LocalMachine:
                 ) from None
         self._processes[name] = process
         self._guardian.watch(process.pid, GRACE_SECONDS)
-        ending = asyncio.create_task(self._forget(process, self._guardian))
+        ending = asyncio.create_task(self._unwatch_ended(process, self._guardian))
         self._ends.add(ending)
         ending.add_done_callback(self._ends.discard)
 
-    async def _forget(self, process: asyncio.subprocess.Process, guardian: ChildGuardian) -> None:
+    async def _unwatch_ended(
+        self, process: asyncio.subprocess.Process, guardian: ChildGuardian
+    ) -> None:
         await process.wait()
-        guardian.forget(process.pid)
+        guardian.unwatch(process.pid)
 
     async def stop(self, name: str) -> None:
         process = self._processes.get(name)
@@ -160,10 +157,10 @@ class LocalMachine:
         return path.read_bytes() if path.exists() else b""
 
     async def install(self, package: str) -> None:
-        """It is here: it is what asks."""
+        """It is installed."""
 
     async def uninstall(self) -> None:
-        """And it stays."""
+        """It stays installed."""
 
     async def clean(self, everything: bool) -> None:
         if everything:

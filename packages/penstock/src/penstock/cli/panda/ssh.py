@@ -1,4 +1,4 @@
-"""A machine that is reached over SSH. All it needs is `sh`, and Python for `install`."""
+"""A machine over SSH. It needs `sh`, and Python for `install`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from penstock.client.ssh import SshConnection
 
 #: Folder, then the command's words.
 _RUN: Final = 'mkdir -p "$1" && cd "$1" && shift && exec "$@"'
-#: Folder, then the command's words: a session of its own, that outlives the connection. Its first
-#: process waits for the command and writes down that it has ended: nobody else may ask after it.
-#: Variables are read from standard input, up to an empty line: command lines are for all to see.
+#: Folder, then the command's words. A session that outlives the connection; its first process waits
+#: for the command, as only a parent can, and records its end. Variables are read from standard
+#: input, up to an empty line, because all users can read command lines.
 _START: Final = f"""
 while IFS= read -r variable && [ "$variable" ]; do export "$variable"; done
 mkdir -p "$1" && cd "$1" || exit 125
@@ -38,7 +38,7 @@ setsid sh -c '
 ' sh "$@" </dev/null >>{OUTPUT_LOG} 2>>{ERROR_LOG} &
 echo $! >process
 """
-#: Folder and grace, in tenths of a second. All processes of the session are asked, and made to.
+#: Folder and grace in tenths of a second. SIGTERM, then SIGKILL, to all processes of the session.
 _STOP: Final = """
 cd "$1" 2>/dev/null && process=$(cat process 2>/dev/null) || exit 0
 kill -s TERM -- "-$process" 2>/dev/null
@@ -102,7 +102,7 @@ class SshMachine:
             raise DeploymentError(f"{self._host}: {name}/{file}: {error}") from None
 
     async def install(self, package: str) -> None:
-        """A file that is here is taken there first."""
+        """A local file is uploaded first."""
         environment = f"{self._access.home}/environment"
         await self._run(shlex.join([self._access.python, "-m", "venv", environment]))
         path, bracket, extras = package.partition("[")
@@ -112,14 +112,14 @@ class SshMachine:
         await self._run(shlex.join(words))
 
     async def _upload(self, file: Path) -> str:
-        there = f"{self._access.home}/{file.name}"
+        target = f"{self._access.home}/{file.name}"
         connection = await self._ssh.get()
         try:
             async with connection.start_sftp_client() as files:
-                await files.put(str(file), there)
+                await files.put(str(file), target)
         except (OSError, asyncssh.Error) as error:
             raise DeploymentError(f"{self._host}: {file.name}: {error}") from None
-        return there
+        return target
 
     async def uninstall(self) -> None:
         await self._run(shlex.join(["rm", "-rf", f"{self._access.home}/environment"]))
@@ -136,7 +136,7 @@ class SshMachine:
 
     @property
     def _program(self) -> tuple[str, ...]:
-        """The command starts in a folder of its own, below the home."""
+        """Relative to the folder of a process, which is below the home."""
         home = self._access.home
         above = home if home.startswith("/") else ".."
         return self._access.program or (f"{above}/environment/bin/penstock",)
@@ -154,6 +154,6 @@ class SshMachine:
         except (OSError, asyncssh.Error) as error:
             raise DeploymentError(f"{self._host}: {error}") from None
         if done.exit_status:
-            why = str(done.stderr or "").strip() or f"exit status {done.exit_status}"
-            raise DeploymentError(f"{self._host}: {why}")
+            reason = str(done.stderr or "").strip() or f"exit status {done.exit_status}"
+            raise DeploymentError(f"{self._host}: {reason}")
         return str(done.stdout or "")

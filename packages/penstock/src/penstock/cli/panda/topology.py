@@ -1,4 +1,4 @@
-"""What is to run where and when: the lines of a topology file.
+"""Topology files: which command runs on which machine, and when.
 
     # time  what    id  machine    command
     0       ADD     B1  127.0.0.1  startbroker -uri padres://127.0.0.1:7001/B1
@@ -6,8 +6,9 @@
     5       ADD     s   10.0.0.2   penstock sub 'padres://10.0.0.2:7001/B2' '[class,eq,stock]'
     60      REMOVE  s   10.0.0.2
 
-Words are split as a shell does. Everything at time 0 is the first phase, brokers usually; the times
-of the second are seconds from when the first is seen to be complete.
+Words are split as in a shell. Steps at time 0 are the first phase, usually brokers; the times of
+the second phase are seconds after the first is complete. PADRES' `startbroker`, with the flags of
+its guide, becomes `penstock broker`; other commands are run as they are.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class TopologyStep:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentTopology:
-    steps: tuple[TopologyStep, ...]  #: in the order of time, and of the file where that is the same
+    steps: tuple[TopologyStep, ...]  #: by time, then by line
 
     @property
     def first_phase(self) -> list[TopologyStep]:
@@ -75,43 +76,38 @@ def _step(line: str) -> TopologyStep | None:
     except ValueError:
         time = -1.0
     if not 0 <= time < float("inf"):
-        raise ValueError(f"{when!r} is no time: seconds, 0 or more")
+        raise ValueError(f"{when!r} is not a time: should be seconds, 0 or more")
     match what.upper():
         case "ADD" if command:
             return TopologyStep(time, True, identity, host, tuple(command))
         case "ADD":
-            raise ValueError(f"what is {identity} to run?")
+            raise ValueError(f"{identity} has no command")
         case "REMOVE" if not command:
             return TopologyStep(time, False, identity, host)
         case "REMOVE":
-            raise ValueError("REMOVE takes an id and a machine, and nothing more")
+            raise ValueError("REMOVE takes an id and a machine only")
         case _:
             raise ValueError(f"{what!r} should be ADD or REMOVE")
 
 
 def _check_steps(steps: list[tuple[int, TopologyStep]], name: str) -> None:
-    """Nothing is added twice, nor removed before it is there."""
-    there: set[tuple[str, str]] = set()
+    """No id is added twice, or removed before it was added."""
+    added: set[tuple[str, str]] = set()
     for number, step in steps:
         who = (step.id, step.host)
-        if step.adds and any(step.id == other for other, _ in there):
-            raise ConfigurationError(f"{name}, line {number}: {step.id} is there already")
-        if not step.adds and who not in there:
+        if step.adds and any(step.id == other for other, _ in added):
+            raise ConfigurationError(f"{name}, line {number}: {step.id} was added before")
+        if not step.adds and who not in added:
             raise ConfigurationError(
                 f"{name}, line {number}: {step.id} is not on {step.host} at that time"
             )
         if step.adds:
-            there.add(who)
+            added.add(who)
         else:
-            there.remove(who)
+            added.remove(who)
 
 
-# Commands of a topology as they are run: PADRES' `startbroker` becomes `penstock broker`.
-#
-# Its flags are those of PADRES' guide. Other commands stay as they are. Of brokers it is known
-# which neighbours they name, so that somebody can see whether all links are there.
-
-#: Flags that are settings of ours by another name.
+#: PADRES' flags and our settings.
 _SETTING_FLAGS: Final[dict[str, str]] = {
     "-rl": "broker.overlay.retry_limit",
     "-rp": "broker.overlay.retry_pause",
@@ -126,14 +122,12 @@ _SWITCH_FLAGS: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LaunchCommand:
-    """A command that can be run, and what is known of it if it is a broker's."""
-
     words: tuple[str, ...]
-    broker: BrokerUri | None = None
+    broker: BrokerUri | None = None  #: of a broker
     neighbours: tuple[str, ...] = ()  #: their ids
 
     def has(self, setting: str) -> bool:
-        """Whether the command itself has a setting."""
+        """Whether the command sets it."""
         return any(word.startswith(f"{setting}=") for word in self.words)
 
 
@@ -161,7 +155,7 @@ def _startbroker(flags: tuple[str, ...]) -> LaunchCommand:
         else:
             settings.append(_other(flag, value))
     if uri is None:
-        raise ConfigurationError("startbroker: -uri says where the broker is, and is missing")
+        raise ConfigurationError("startbroker: -uri, the address of the broker, is missing")
     settings += [f"broker.overlay.id={uri.id}", f"broker.overlay.uri={uri}"]
     if neighbours:
         settings.append(f"broker.overlay.neighbours={','.join(map(str, neighbours))}")
@@ -177,7 +171,7 @@ def _pairs(flags: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _uri(text: str) -> BrokerUri:
-    """PADRES' own schemes are taken for ours."""
+    """PADRES' own schemes mean padres://."""
     for scheme in ("socket", "rmi"):
         text = text.replace(f"{scheme}://", "padres://", 1)
     return parse_uri(text)
@@ -185,7 +179,7 @@ def _uri(text: str) -> BrokerUri:
 
 def _on(flag: str, value: str) -> str:
     if value.upper() not in ("ON", "OFF"):
-        raise ConfigurationError(f"startbroker: {flag} is ON or OFF, and not {value!r}")
+        raise ConfigurationError(f"startbroker: {flag} should be ON or OFF, not {value!r}")
     return "true" if value.upper() == "ON" else "false"
 
 
@@ -203,12 +197,11 @@ def _other(flag: str, value: str) -> str:
     }
     if flag not in meanings:
         known = " ".join(["-uri", "-n", *_SETTING_FLAGS, *_SWITCH_FLAGS, *meanings])
-        raise ConfigurationError(f"startbroker: there is no flag {flag}: {known}")
+        raise ConfigurationError(f"startbroker: unknown flag {flag}: should be one of {known}")
     return meanings[flag]()
 
 
 def _penstock_broker(command: tuple[str, ...]) -> LaunchCommand:
-    """What such a broker says of itself in its settings."""
     settings = dict(
         value.split("=", 1) for flag, value in pairwise(command) if flag == "--set" and "=" in value
     )

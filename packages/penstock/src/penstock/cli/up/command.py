@@ -1,4 +1,4 @@
-"""`penstock up`: everything there is, on this machine, under one supervisor."""
+"""`penstock up`: runs the broker and all installed applications under one supervisor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Listen, Overrides, effective
+from penstock.cli.options import ConfigFile, Data, Database, Listen, Overrides, effective
 from penstock.cli.up.extension import UpOptions, flags
 from penstock.cli.up.plan import plan
 from penstock.core.config_sources import DEFAULT_ORIGIN, EffectiveSettings
@@ -24,34 +24,27 @@ if TYPE_CHECKING:
 def up(
     data: Data = None,
     listen: Listen = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar="PENSTOCK_DATABASE",
-            help="A PostgreSQL instead of the embedded one.",
-        ),
-    ] = None,
+    database: Database = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    pipeline: Annotated[
-        bool, typer.Option(help="The database, and the pipeline on Spark behind the broker.")
-    ] = True,
-    demo: Annotated[bool, typer.Option(help="A fleet of people counters to look at.")] = True,
-    hives: Annotated[int, typer.Option(min=1, metavar="N", help="Of so many places.")] = 50,
+    pipeline: Annotated[bool, typer.Option(help="Run the database and the Spark pipeline.")] = True,
+    demo: Annotated[bool, typer.Option(help="Run simulated people counters.")] = True,
+    hives: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of simulated venues.")
+    ] = 50,
     applications: Annotated[
-        bool, typer.Option(help="Public page and API, alerts, pump, jobs, history, pages.")
+        bool, typer.Option(help="Run public page, API, alerts, pump, jobs, history, dashboards.")
     ] = True,
 ) -> None:
-    """Start everything on this machine and show what it does; Ctrl-C stops it cleanly."""
+    """Start the broker and all applications on this machine; Ctrl-C stops them."""
     import asyncio
 
-    began = time.monotonic()
+    started = time.monotonic()
     found = effective(file, pairs, data, listen)
     lock = lock_home(found.settings.data)
     shared = flags("--config", [file] if file else ()) + flags("--set", pairs or ())
     if sys.stdout.isatty():
-        shared += _manners(found)
+        shared += _log_options(found)
     certificate = found.settings.broker.tls.certificate
     options = UpOptions(
         data_dir=found.settings.data,
@@ -67,11 +60,11 @@ def up(
         certificate=None if certificate is None else str(certificate),
     )
     with lock:
-        asyncio.run(_run(found.settings, options, began))
+        asyncio.run(_run(found.settings, options, started))
 
 
 def lock_home(data: Path) -> FileLock:
-    """Have the data directory for this supervisor alone, and no broker at work in it."""
+    """Locks the data directory; no broker may run in it."""
     from penstock.server.broker import LOCK_NAME
 
     advice = "stop it, or choose another directory with --data"
@@ -83,24 +76,24 @@ def lock_home(data: Path) -> FileLock:
     return lock
 
 
-async def _run(settings: Settings, options: UpOptions, began: float) -> None:
+async def _run(settings: Settings, options: UpOptions, started: float) -> None:
     from penstock.cli.shutdown import stop_event
     from penstock.cli.up.monitor import Monitor
     from penstock.cli.up.panel import show
     from penstock.cli.up.supervisor import Supervisor
 
-    wanted = plan(options)
-    probes = [each.probe() for each in wanted.extensions if each.probe is not None]
+    parts = plan(options)
+    probes = [each.probe() for each in parts.extensions if each.probe is not None]
     async with stop_event() as stop:
-        with show(settings, wanted, options.data, began) as panel:
-            supervisor = Supervisor(wanted.parts, panel.said, settings.broker.drain_seconds)
+        with show(settings, parts, options.data, started) as panel:
+            supervisor = Supervisor(parts.parts, panel.add_line, settings.broker.drain_seconds)
             panel.watch(supervisor)
-            with Monitor(supervisor, probes, panel.seen):
+            with Monitor(supervisor, probes, panel.update):
                 await supervisor.run(stop)
 
 
-def _manners(found: EffectiveSettings) -> list[str]:
-    """Parts write to a pipe, but a person reads it, beside a table that shows the usual events."""
-    usual = {"log.format": "console", "log.level": "warning"}
-    unset = [key for key in usual if found.origins.get(key, DEFAULT_ORIGIN) == DEFAULT_ORIGIN]
-    return flags("--set", (f"{key}={usual[key]}" for key in unset))
+def _log_options(found: EffectiveSettings) -> list[str]:
+    """Parts write to a pipe, but a person reads it, below a panel that shows the usual events."""
+    defaults = {"log.format": "console", "log.level": "warning"}
+    unset = [key for key in defaults if found.origins.get(key, DEFAULT_ORIGIN) == DEFAULT_ORIGIN]
+    return flags("--set", (f"{key}={defaults[key]}" for key in unset))

@@ -1,6 +1,6 @@
-"""What an installed package adds to `penstock up`: parts, lines on the panel, figures.
+"""Extensions of `penstock up` by installed packages: parts, lines on the panel, figures.
 
-A package announces a function by the entry point group `penstock.up`. It gets the options of the
+A package registers a function with the entry point group `penstock.up`. It takes the options of the
 command and returns an `Extension`:
 
     [project.entry-points."penstock.up"]
@@ -36,29 +36,27 @@ _STOP_WITH_STDIN: Final = "--stop-with-stdin"
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """The options of `penstock up`, as extensions see them."""
-
     data_dir: Path = Path()
     shared: Sequence[str] = ()  #: flags that every part takes
     broker: Sequence[str] = ()  #: flags for the broker alone
     data: Sequence[str] = ()  #: flags that name the data directory
-    database: str | None = None  #: its URL; none: the embedded one
+    database: str | None = None  #: its URL; None: the embedded one
     pipeline: bool = True
     demo: bool = True
     hives: int = 50  #: venues of the demonstration
     applications: bool = True
-    overlay: bool = True  #: whether the broker listens for PADRES
+    overlay: bool = True  #: the broker has a PADRES listener
     certificate: str | None = None  #: the broker's; parts that connect by TLS trust it
 
     def command(self, *words: str) -> list[str]:
-        """A command of ours with the flags that all parts take."""
+        """A `penstock` command with the options that all parts take."""
         return [*self.bare_command(*words), *self.shared, *self.data]
 
     def bare_command(self, *words: str) -> list[str]:
         return [*_PENSTOCK, *words, _STOP_WITH_STDIN]
 
     def listener(self, scheme: str, addresses: Addresses) -> list[str]:
-        """The broker's address for a protocol, if it listens; plain before TLS: it is local."""
+        """The broker's local address for a protocol, if it has one, without TLS if possible."""
         trust = f"?cafile={quote(self.certificate)}" if self.certificate else ""
         plain = [url for url in addresses[BROKER] if url.startswith(f"{scheme}://")]
         secure = [url + trust for url in addresses[BROKER] if url.startswith(f"{scheme}s://")]
@@ -68,7 +66,7 @@ class UpOptions:
         return self.database or next(iter(addresses.get(DATABASE, ())), None)
 
     def amqp(self, addresses: Addresses) -> list[str]:
-        """The flag that names the broker."""
+        """The option that names the broker."""
         return flags("--url", self.listener("amqp", addresses))
 
     def amqp_and_database(self, addresses: Addresses) -> list[str]:
@@ -78,41 +76,41 @@ class UpOptions:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """How commands are typed in another terminal: with flags only where they are needed."""
+    """Commands to type in another terminal, with options only where they are needed."""
 
     addresses: Addresses
     data: Sequence[str] = ()  #: flags that name the data directory
     penstock: str = field(default_factory=lambda: _own_command())
 
     def url(self, scheme: str) -> str:
-        """The flag that names the broker, unless it listens where the command looks first."""
-        usual = f"{scheme}://127.0.0.1:{DEFAULT_PORTS[scheme]}"
+        """The option that names the broker, unless it has the default address."""
+        default = f"{scheme}://127.0.0.1:{DEFAULT_PORTS[scheme]}"
         found = [url for url in self.addresses.get(BROKER, ()) if url.startswith(f"{scheme}://")]
-        return f" --url {found[0]}" if found and usual not in found else ""
+        return f" --url {found[0]}" if found and default not in found else ""
 
 
 class Figures(Protocol):
-    """What an application shows on the panel, as of one moment."""
+    """An application's figures on the panel, at one moment."""
 
     @property
     def headline(self) -> str | None:
-        """The first result since the start, in a line; none: not yet."""
+        """The first result since the start, as a line; None: not yet."""
 
     def status(self, now: float) -> Text:
-        """Behind the message rate. `now` is in seconds since 1970."""
+        """Text after the message rate. `now` is in seconds since 1970."""
 
     def draw(self, rows: int, width: int) -> Sequence[RenderableType]: ...
 
 
 class Probe(Protocol):
-    """Looks at an application once a second, in a thread."""
+    """Reads the figures of an application once a second, in a thread."""
 
-    def look(self, addresses: Addresses) -> Figures: ...
+    def read(self, addresses: Addresses) -> Figures: ...
 
     def close(self) -> None: ...
 
 
-#: Lines of the panel: an address or a command, and what it is.
+#: Lines of the panel: an address or a command, and its description.
 Lines = Sequence[tuple[str, str]]
 
 
@@ -127,9 +125,9 @@ def _no_steps(_: Shell) -> Lines:
 @dataclass(frozen=True, slots=True)
 class Extension:
     parts: Sequence[Part] = ()
-    #: Parts that cannot run here → the reason, and what to do.
+    #: Parts that cannot run on this machine, with the reason and what to do.
     left_out: Mapping[str, str] = field(default_factory=dict)
-    #: Where people look: addresses of the package's parts.
+    #: Addresses of the package's parts.
     addresses: Callable[[Addresses], Lines] = _no_lines
     #: Commands to try.
     steps: Callable[[Shell], Lines] = _no_steps
@@ -141,7 +139,7 @@ def flags(name: str, values: Iterable[object]) -> list[str]:
 
 
 def free_port(port: int) -> int:
-    """That port, or 0 for any, if it is taken."""
+    """The port, or 0 if it is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

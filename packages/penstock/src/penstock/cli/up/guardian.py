@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from types import TracebackType
 from typing import IO, Self
 
 
@@ -28,18 +27,13 @@ class ChildGuardian:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a signal to the parent's group is not for the guardian
+            start_new_session=True,  # not affected by signals to the parent's group
         )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -51,21 +45,21 @@ class ChildGuardian:
     def watch(self, pid: int, grace: float) -> None:
         self._send(f"+{pid} {grace:g}\n")
 
-    def forget(self, pid: int) -> None:
+    def unwatch(self, pid: int) -> None:
         self._send(f"-{pid} 0\n")
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None
-        # A guardian that was killed guards nobody: children still see the end of their input.
+        # If the guardian was killed, children still see the end of their standard input.
         with suppress(BrokenPipeError):
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()
 
 
-def guard(orders: IO[bytes]) -> None:
+def guard(lines: IO[bytes]) -> None:
     """The guardian's side."""
     children: dict[int, float] = {}
-    for line in orders:
+    for line in lines:
         child, seconds = line[1:].split()
         if line.startswith(b"+"):
             children[int(child)] = float(seconds)
@@ -75,10 +69,10 @@ def guard(orders: IO[bytes]) -> None:
     for handle in handles.values():
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGTERM)
-    began = time.monotonic()
+    started = time.monotonic()
     for pid, grace in sorted(children.items(), key=lambda child: child[1]):
         if pid in handles:
-            left = began + grace - time.monotonic()
+            left = started + grace - time.monotonic()
             select.select([handles[pid]], [], [], max(left, 0.0))
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)

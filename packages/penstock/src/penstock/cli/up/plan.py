@@ -1,4 +1,4 @@
-"""Which parts this machine runs: the broker, and the parts of all installed packages."""
+"""The parts to run: the broker, and those of all installed packages."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ GROUP: Final = "penstock.up"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    parts: list[Part]  #: in order of need
+    parts: list[Part]  #: in the order of their dependencies
     extensions: Sequence[Extension]
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Parts that cannot run here → the reason, and what to do."""
+        """Parts that cannot run on this machine, with reasons."""
         return {
             part: why for extension in self.extensions for part, why in extension.left_out.items()
         }
@@ -38,7 +38,7 @@ def plan(options: UpOptions) -> Plan:
 
 
 def _ordered(parts: list[Part]) -> list[Part]:
-    """By order of need; a need that nothing here meets is somebody else's, elsewhere."""
+    """By dependencies; those that are not among the parts run elsewhere."""
     known = {part.name for part in parts}
     waiting = [replace(part, needs=[n for n in part.needs if n in known]) for part in parts]
     ordered: list[Part] = []

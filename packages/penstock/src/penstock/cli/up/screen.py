@@ -1,8 +1,8 @@
-"""What a person sees of `penstock up`, as Rich draws it: a function of what is known.
+"""The panel of `penstock up` as a Rich renderable, a pure function of a `Scene`.
 
-It fits the terminal: a wide one has parts and addresses side by side, a tall one more figures; a
-small one does without the hints. What a person copies (an address, a password, a command, a
-path) is shown whole or not at all: a line that is too long goes on in the next one.
+It fits the terminal: a wide one has parts and addresses side by side, a tall one more figures, a
+small one no hints. Text to copy (addresses, passwords, commands, paths) is never truncated: long
+lines are wrapped.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import __version__
+from penstock.cli.table import new_table
 from penstock.cli.up.extension import BROKER, Shell
 from penstock.cli.up.monitor import View
 from penstock.cli.up.plan import Plan
-from penstock.cli.up.supervisor import Keeper, State
+from penstock.cli.up.supervisor import PartRunner, State
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,7 +39,7 @@ _STATES: Final = {
 }
 _LEAVING: Final = (State.STOPPING, State.STOPPED)
 _CURVE: Final = "▁▂▃▄▅▆▇█"
-#: How a person reaches the broker, by the scheme of its address.
+#: Descriptions of the broker's addresses, by scheme.
 _REACH: Final = {
     "amqp": "AMQP, guest/guest",
     "amqps": "AMQP over TLS",
@@ -48,39 +49,39 @@ _REACH: Final = {
     "wss": "MQTT over WebSocket and TLS",
     "padres": "PADRES",
     "padress": "PADRES over TLS",
-    "http": "the broker's page, guest/guest",
-    "https": "the broker's page, over TLS",
+    "http": "management page, guest/guest",
+    "https": "management page over TLS",
 }
 _WIDE: Final = 104
-#: Columns that the table of parts takes beside the addresses, with the gap.
+#: Width of the table of parts beside the addresses.
 _PARTS: Final = 54
-#: Columns between an address and its remark, and before a remark in a line of its own.
+#: Columns between an address and its remark, and before a remark on its own line.
 _GAP: Final = 2
 _INDENT: Final = 5
-#: Rows of figures that are shown at least, and at most.
+#: Minimum and maximum rows of figures.
 _FEWEST: Final = 3
 _MOST: Final = 16
-#: Lines of the picture beside parts, addresses, hints and figures.
+#: Lines of the panel other than parts, addresses, hints and figures.
 _REST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    keepers: Sequence[Keeper]
-    ready: bool  #: all parts are
+    runners: Sequence[PartRunner]
+    ready: bool  #: all parts
     view: View
     rates: Sequence[float]
     plan: Plan
     data: Path
-    data_flags: Sequence[str]  #: flags that name it
-    elapsed: float  #: seconds since the command
+    data_flags: Sequence[str]  #: options that name it
+    elapsed: float  #: seconds since the start
     now: float  #: seconds since 1970
 
 
 def draw(scene: Scene, width: int, height: int) -> RenderableType:
-    if any(keeper.state in _LEAVING for keeper in scene.keepers):
-        return _farewell(scene, width, height)
-    by_part = {each.part.name: each.addresses for each in scene.keepers}
+    if any(runner.state in _LEAVING for runner in scene.runners):
+        return _stopping(scene, width, height)
+    by_part = {each.part.name: each.addresses for each in scene.runners}
     extensions = scene.plan.extensions
     addresses = [line for each in extensions for line in each.addresses(by_part)]
     addresses += [(url, _REACH.get(url.partition("://")[0], "")) for url in by_part.get(BROKER, ())]
@@ -92,11 +93,11 @@ def draw(scene: Scene, width: int, height: int) -> RenderableType:
     hints = [line for each in _lines(steps, width - 2, "dim") for line in each]
     foot = _foot(scene, "Ctrl-C stops everything", width)
     rest = _REST + len(foot) - 1 + 3 * len(scene.plan.left_out)
-    tall = (len(scene.keepers) + 1, sum(map(len, reached)))
+    tall = (len(scene.runners) + 1, sum(map(len, reached)))
     above = max(tall) if wide else sum(tall) + 1
     shortly = height - rest - above < _FEWEST
     if shortly:
-        names = sum(len(each.part.name) + 4 for each in scene.keepers)
+        names = sum(len(each.part.name) + 4 for each in scene.runners)
         above = -(-names // max(width - 16, 1)) + 1
         reached = _first(_lines(addresses, width), height - rest - above - _FEWEST)
         above += sum(map(len, reached))
@@ -116,8 +117,8 @@ def draw(scene: Scene, width: int, height: int) -> RenderableType:
 
 
 def _lines(rows: Sequence[tuple[str, str]], width: int, remark: str = "") -> list[list[Text]]:
-    """The lines of each row: what is to be copied, and a remark behind it or, if that does not
-    fit, below."""
+    """The lines of each row: text to copy, and a remark after it, or below it if it does not
+    fit."""
     fitting = [cell_len(url) for url, how in rows if cell_len(url) + _GAP + cell_len(how) <= width]
     column = max(fitting, default=0)
     found = []
@@ -132,27 +133,27 @@ def _lines(rows: Sequence[tuple[str, str]], width: int, remark: str = "") -> lis
     return found
 
 
-def _first(reached: Sequence[list[Text]], room: int) -> list[list[Text]]:
-    """As many of the first rows as there is room for, whole; one at least."""
+def _first(reached: Sequence[list[Text]], height: int) -> list[list[Text]]:
+    """The first rows that fit, at least one."""
     used = 0
     found: list[list[Text]] = []
     for row in reached:
         used += len(row)
-        if found and used > room:
+        if found and used > height:
             break
         found.append(row)
     return found
 
 
-def _farewell(scene: Scene, width: int, height: int) -> RenderableType:
-    """Nothing can be reached any more; what matters is who is still at work."""
-    parts = _parts(scene) if len(scene.keepers) + 5 <= height else _signs(scene)
-    foot = _foot(scene, "Stopping, the last part first", width)
+def _stopping(scene: Scene, width: int, height: int) -> RenderableType:
+    """Only the parts: their addresses cannot be reached any more."""
+    parts = _parts(scene) if len(scene.runners) + 5 <= height else _signs(scene)
+    foot = _foot(scene, "Stopping, in reverse order", width)
     return Group(_title(scene), "", parts, "", *foot)
 
 
-def _foot(scene: Scene, said: str, width: int) -> list[Text]:
-    return [Text(line, style="dim") for line in chop_cells(f"{said} · kept in {scene.data}", width)]
+def _foot(scene: Scene, text: str, width: int) -> list[Text]:
+    return [Text(line, style="dim") for line in chop_cells(f"{text} · data in {scene.data}", width)]
 
 
 def _title(scene: Scene) -> Table:
@@ -180,25 +181,25 @@ def _above(
 
 
 def _signs(scene: Scene) -> Text:
-    """All parts in a line or two, for a terminal with no room for a table."""
-    said = Text()
-    for keeper in scene.keepers:
-        sign, style = _STATES[keeper.state]
-        said.append(f"{sign} ", style=style).append(f"{keeper.part.name}  ")
-    return said
+    """All parts in a line or two, for a small terminal."""
+    line = Text()
+    for runner in scene.runners:
+        sign, style = _STATES[runner.state]
+        line.append(f"{sign} ", style=style).append(f"{runner.part.name}  ")
+    return line
 
 
 def _parts(scene: Scene) -> Table:
-    table = _table("part", "state", ">up for", ">memory")
-    for keeper in scene.keepers:
-        sign, style = _STATES[keeper.state]
-        again = f" ({keeper.restarts})" if keeper.restarts else ""
-        gone = keeper.state is State.STOPPED
-        memory = 0 if gone else scene.view.memory.get(keeper.part.name, 0)
+    table = new_table("part", "state", ">up for", ">memory", no_wrap=True, padding=(0, 2, 0, 0))
+    for runner in scene.runners:
+        sign, style = _STATES[runner.state]
+        again = f" ({runner.restarts})" if runner.restarts else ""
+        gone = runner.state is State.STOPPED
+        memory = 0 if gone else scene.view.memory.get(runner.part.name, 0)
         table.add_row(
-            keeper.part.name,
-            Text(f"{sign} {keeper.state.value}{again}", style=style),
-            _clock(keeper.uptime) if keeper.uptime else "",
+            runner.part.name,
+            Text(f"{sign} {runner.state.value}{again}", style=style),
+            _clock(runner.uptime) if runner.uptime else "",
             f"{memory / 2**20:,.0f} MiB" if memory else "",
         )
     return table
@@ -209,7 +210,7 @@ def _left_out(part: str, why: str) -> Text:
 
 
 def _flow(scene: Scene) -> Text:
-    """How much comes in, and how far behind the applications are."""
+    """The message rate, and the status of the applications."""
     rate = "–" if scene.view.rate is None else f"{scene.view.rate:,.1f}"
     line = Text.assemble((rate, "bold"), " messages/s ", (_curve(scene.rates), "cyan"))
     for figures in scene.view.figures:
@@ -221,17 +222,6 @@ def _broker_steps(shell: Shell) -> list[tuple[str, str]]:
     if not any(url.startswith("http") for url in shell.addresses.get(BROKER, ())):
         return []
     return [(f"{shell.penstock} broker status{shell.url('http')}", "rates, queues")]
-
-
-def _table(*headings: str) -> Table:
-    """A heading that begins with > is of numbers."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        number = heading.startswith(">")
-        table.add_column(
-            heading.removeprefix(">"), justify="right" if number else "left", no_wrap=True
-        )
-    return table
 
 
 def _curve(rates: Sequence[float]) -> str:

@@ -1,14 +1,12 @@
-"""Keeps the parts of one machine running: a process each, in order of need.
+"""Runs the parts of one machine, a process each, in the order of their dependencies.
 
-A part is a command that prints one line with `ready: ` in it on standard output, and stops
-cleanly on SIGTERM or when its standard input ends. The supervisor starts each when those it needs
-are ready, starts it again when it dies (sooner the longer it had lived), and stops all one by one,
-the last first. A part that says its configuration cannot be used would say so again: that ends
-everything. What parts write beside the ready line goes to `said`.
+A part is a command that prints a line with `ready: ` on standard output, and stops on SIGTERM or at
+the end of its standard input. The supervisor starts a part when its dependencies are ready,
+restarts it with backoff when it dies, and stops all in reverse order. A part that ends with a
+configuration error stops everything. Other lines of parts go to `on_line`.
 
-Nothing the supervisor calls may block its loop: `said`, `changed` and `on_ready` only take note. A
-part ends with all of its process group, and all parts end with the supervisor, even if that is
-killed (`guardian.py`).
+The callbacks `on_line`, `on_change` and `on_ready` must not block. A part ends with its whole
+process group, and all parts end with the supervisor, even if that is killed (`guardian.py`).
 """
 
 from __future__ import annotations
@@ -29,77 +27,74 @@ from penstock.cli.errors import exit_status
 from penstock.cli.shutdown import wait_for_exit
 from penstock.cli.up.guardian import ChildGuardian
 from penstock.core.errors import ConfigurationError
+from penstock.core.retry import RetryPolicy
 
 READY: Final = "ready: "
-#: Between two starts: half a second at first, twice as long each time, half a minute at most.
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 30.0
-#: A part that ran this long was well; its next pause is the first one again.
-WELL_AFTER: Final = 60.0
-#: How much longer than the drain a part may take to stop before it is killed, usually.
+#: Between restarts of a part.
+RESTART: Final = RetryPolicy(first=0.5, longest=30.0, jitter=0.0)
+#: After so long a run the delay starts from the first again.
+HEALTHY_SECONDS: Final = 60.0
+#: Default of the seconds beyond the drain that a part may take to stop before it is killed.
 GRACE: Final = 5.0
-#: How long the last lines of a part that has ended are read: a process that has left its group may
-#: hold the pipe open for ever.
+#: How long the output of an ended part is read: a process that left its group may hold the pipe.
 LAST_LINES_SECONDS: Final = 2.0
 READ_BYTES: Final = 1 << 16
-#: A line that is longer is handed on in pieces.
+#: A longer line is passed on in pieces.
 LONGEST_LINE: Final = 1 << 20
-#: The exit status of a part that starting again will not help.
-HOPELESS: Final = exit_status(ConfigurationError())
+#: The exit status after which a restart does not help.
+CONFIGURATION_STATUS: Final = exit_status(ConfigurationError())
 
-#: What parts that are ready said of themselves, by name.
+#: The words of the ready lines, by part.
 Addresses = Mapping[str, Sequence[str]]
 
 
 class State(enum.Enum):
-    WAITING = "waiting"  #: for a part it needs
-    STARTING = "starting"  #: the process is there, the ready line is not
-    RUNNING = "running"  #: it said it is ready
-    PAUSING = "restarting"  #: it died, and waits to be started again
-    STOPPING = "stopping"  #: it was told to stop
+    WAITING = "waiting"  #: for its dependencies
+    STARTING = "starting"  #: before the ready line
+    RUNNING = "running"
+    PAUSING = "restarting"  #: it died, and waits for the restart
+    STOPPING = "stopping"  #: SIGTERM was sent
     STOPPED = "stopped"
-    FAILED = "failed"  #: it cannot run as it is configured
+    FAILED = "failed"  #: its configuration cannot be used
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A command to keep running."""
-
     name: str
-    #: Made anew at each start: a part that was started again may have another address.
+    #: Called at each start: after a restart a dependency may have another address.
     command: Callable[[Addresses], Sequence[str]]
-    #: The names of parts, before it in order, that have to be ready first.
+    #: Names of the parts that must be ready first.
     needs: Sequence[str] = ()
     grace: float = GRACE
-    #: Lines with one of these in them mean nothing, and are not told.
+    #: Lines that contain one of these are dropped.
     noise: Sequence[str] = ()
 
 
-class Keeper:
-    """One part and the process it has at the moment."""
+class PartRunner:
+    """One part and its current process."""
 
     def __init__(
         self,
         part: Part,
         addresses: dict[str, Sequence[str]],
-        said: Callable[[str, str], None],
+        on_line: Callable[[str, str], None],
         drain: float,
     ) -> None:
         self.part = part
         self.guardian: ChildGuardian | None = None
         self.state = State.WAITING
-        self.changed: Callable[[Keeper], None] = lambda keeper: None
+        self.on_change: Callable[[PartRunner], None] = lambda _: None
         self.pid: int | None = None
         self.restarts = 0
         self.ready = asyncio.Event()
         self._addresses = addresses
-        self._said = said
+        self._on_line = on_line
         self._drain = drain
         self._since = time.monotonic()
 
-    def _enter(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self.state = state
-        self.changed(self)
+        self.on_change(self)
 
     @property
     def addresses(self) -> Sequence[str]:
@@ -109,151 +104,147 @@ class Keeper:
     def uptime(self) -> float:
         return time.monotonic() - self._since if self.state is State.RUNNING else 0.0
 
-    async def keep(self, needed: Sequence[asyncio.Event], stop: asyncio.Event) -> None:
-        """When what it needs is there, run the part, again and again, until `stop` is set."""
+    async def run(self, needed: Sequence[asyncio.Event], stop: asyncio.Event) -> None:
+        """Waits for the dependencies, then runs and restarts the part until `stop` is set."""
         for event in needed:
             await _either(event, stop)
-        pause = FIRST_PAUSE
+        failures = 0
         while not stop.is_set():
             started = time.monotonic()
             try:
-                status = await self._once(stop)
+                status = await self._run_once(stop)
                 ending = f"ended with status {status}"
-            except OSError as error:  # the machine has no room for another process
+            except OSError as error:  # for example no memory for another process
                 status, ending = None, f"cannot be started: {error}"
             if stop.is_set():
                 break
-            if status == HOPELESS:
-                self._enter(State.FAILED)
+            if status == CONFIGURATION_STATUS:
+                self._set_state(State.FAILED)
                 raise ConfigurationError(f"{self.part.name}: ended for the reason given above")
-            if time.monotonic() - started > WELL_AFTER:
-                pause = FIRST_PAUSE
-            self._enter(State.PAUSING)
+            if time.monotonic() - started > HEALTHY_SECONDS:
+                failures = 0
+            failures += 1
+            delay = RESTART.delay(failures)
+            self._set_state(State.PAUSING)
             self.restarts += 1
-            self._said(self.part.name, f"{ending}; again in {pause:g} s")
+            self._on_line(self.part.name, f"{ending}; restart in {delay:g} s")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-        self._enter(State.STOPPED)
+                await asyncio.wait_for(stop.wait(), delay)
+        self._set_state(State.STOPPED)
 
-    async def _once(self, stop: asyncio.Event) -> int:
+    async def _run_once(self, stop: asyncio.Event) -> int:
         words, secrets = hide_secrets(self.part.command(self._addresses))
-        # Not asyncio's: its `wait` lasts for as long as a child of the part's holds the pipe.
+        # Not asyncio's, whose `wait` lasts until no child of the part holds the pipe.
         process = subprocess.Popen(  # noqa: ASYNC220
             words,
             env={**os.environ, **secrets},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # Ctrl-C in the terminal is for the supervisor, which stops the parts in order.
+            # Ctrl-C goes to the supervisor only, which stops the parts in order.
             start_new_session=True,
         )
         self.pid = process.pid
         ended = asyncio.create_task(wait_for_exit(process.pid))
-        told = asyncio.create_task(stop.wait())
+        stopping = asyncio.create_task(stop.wait())
         try:
             if self.guardian is not None:
                 self.guardian.watch(process.pid, self._grace)
-            self._enter(State.STARTING)
+            self._set_state(State.STARTING)
             async with _reading(process) as stdout:
-                listening = asyncio.create_task(self._listen(stdout))
+                reading = asyncio.create_task(self._read(stdout))
                 try:
-                    await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
                     if not ended.done():
                         await self._stop(process, ended)
                     await ended
-                    _kill_group(process)  # what it has left behind
-                    await asyncio.wait({listening}, timeout=LAST_LINES_SECONDS)
+                    _kill_group(process)  # its descendants
+                    await asyncio.wait({reading}, timeout=LAST_LINES_SECONDS)
                 finally:
-                    listening.cancel()
+                    reading.cancel()
         finally:
-            told.cancel()
+            stopping.cancel()
             ended.cancel()
             self.pid = None
             _kill_group(process)
             status = process.wait()
             if self.guardian is not None:
-                self.guardian.forget(process.pid)
+                self.guardian.unwatch(process.pid)
         return status
 
     async def _stop(self, process: subprocess.Popen[bytes], ended: asyncio.Task[None]) -> None:
-        self._enter(State.STOPPING)
+        self._set_state(State.STOPPING)
         process.terminate()
         try:
             await asyncio.wait_for(asyncio.shield(ended), self._grace)
         except TimeoutError:
-            self._said(self.part.name, "did not stop in time; killed")
+            self._on_line(self.part.name, "did not stop in time; killed")
             _kill_group(process)
 
     @property
     def _grace(self) -> float:
-        """Seconds that the part may take to stop."""
         return self._drain + self.part.grace
 
-    async def _listen(self, stdout: asyncio.StreamReader) -> None:
+    async def _read(self, stdout: asyncio.StreamReader) -> None:
         rest = b""
         while data := await stdout.read(READ_BYTES):
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > LONGEST_LINE:
                 lines, rest = [*lines, rest], b""
             for line in lines:
-                self._hear(line)
+                self._handle_line(line)
         if rest:
-            self._hear(rest)
+            self._handle_line(rest)
 
-    def _hear(self, raw: bytes) -> None:
+    def _handle_line(self, raw: bytes) -> None:
         line = raw.decode(errors="replace").rstrip()
         if self.state is State.STARTING and READY in line:
             self._addresses[self.part.name] = line.partition(READY)[2].split()
             self._since = time.monotonic()
-            self._enter(State.RUNNING)
+            self._set_state(State.RUNNING)
             self.ready.set()
         elif not any(each in line for each in self.part.noise):
-            self._said(self.part.name, line)
+            self._on_line(self.part.name, line)
 
 
 class Supervisor:
-    """All parts, in order of need."""
-
     def __init__(
-        self, parts: Sequence[Part], said: Callable[[str, str], None], drain: float = 10.0
+        self, parts: Sequence[Part], on_line: Callable[[str, str], None], drain: float = 10.0
     ) -> None:
         addresses: dict[str, Sequence[str]] = {}
-        self.keepers = [Keeper(part, addresses, said, drain) for part in parts]
-        self.ready = asyncio.Event()  #: set once all are
+        self.runners = [PartRunner(part, addresses, on_line, drain) for part in parts]
+        self.ready = asyncio.Event()  #: all parts are ready
         self.on_ready: Callable[[], None] = lambda: None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep the parts running until `stop` is set, or one is hopeless; then stop them all."""
+        """Until `stop` is set, or a part has a configuration error; then stops all parts."""
         with ChildGuardian() as guardian:
-            for keeper in self.keepers:
-                keeper.guardian = guardian
+            for runner in self.runners:
+                runner.guardian = guardian
             await self._run(stop)
 
     async def _run(self, stop: asyncio.Event) -> None:
-        ready = {keeper.part.name: keeper.ready for keeper in self.keepers}
-        kept: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
-        for keeper in self.keepers:
-            own = asyncio.Event()
-            needed = [ready[name] for name in keeper.part.needs]
-            kept.append((own, asyncio.create_task(keeper.keep(needed, own))))
-        told = asyncio.create_task(stop.wait())
-        announcing = asyncio.create_task(self._announce(ready.values()))
+        ready = {runner.part.name: runner.ready for runner in self.runners}
+        tasks: dict[asyncio.Task[None], asyncio.Event] = {}
+        for runner in self.runners:
+            own_stop = asyncio.Event()
+            needed = [ready[name] for name in runner.part.needs]
+            tasks[asyncio.create_task(runner.run(needed, own_stop))] = own_stop
+        stopping = asyncio.create_task(stop.wait())
+        waiting = asyncio.create_task(self._wait_until_ready(ready.values()))
         try:
-            await asyncio.wait(
-                {told, *(task for _, task in kept)}, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
-            announcing.cancel()
-            for own, task in reversed(kept):
-                own.set()
+            stopping.cancel()
+            waiting.cancel()
+            for task, own_stop in reversed(tasks.items()):
+                own_stop.set()
                 await asyncio.wait({task})
-        for _, task in kept:
+        for task in tasks:
             task.result()
 
-    async def _announce(self, all_of: Iterable[asyncio.Event]) -> None:
-        for event in all_of:
+    async def _wait_until_ready(self, events: Iterable[asyncio.Event]) -> None:
+        for event in events:
             await event.wait()
         self.ready.set()
         self.on_ready()
@@ -261,7 +252,7 @@ class Supervisor:
 
 @contextlib.asynccontextmanager
 async def _reading(process: subprocess.Popen[bytes]) -> AsyncIterator[asyncio.StreamReader]:
-    """What a process writes; its pipes are closed with the block."""
+    """The output of a process; its pipes are closed with the block."""
     assert process.stdin is not None
     assert process.stdout is not None
     reader = asyncio.StreamReader()
@@ -276,13 +267,12 @@ async def _reading(process: subprocess.Popen[bytes]) -> AsyncIterator[asyncio.St
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """A part leads a process group: end what is left of it."""
+    """A part is the leader of its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _either(*events: asyncio.Event) -> None:
-    """Returns when one of them is set."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
