@@ -137,7 +137,7 @@ async def test_while_it_stops_it_shows_who_is_still_at_work_and_nothing_else() -
 
     assert any("broker" in line and "stopping" in line and "60 MiB" in line for line in shown)
     assert any("dashboards" in line and "stopped" in line for line in shown)
-    assert shown[-1] == "Stopping, the last part first · kept in data"
+    assert shown[-1] == "Stopping, in reverse order · data in data"
     assert not any(word in line for line in shown for word in ("http://", "Ctrl-C", "How full"))
 
 

@@ -109,7 +109,7 @@ async def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     journal = Journal(part("one", ready(dies)))
     running = await journal.run()
     await journal.until("one", State.RUNNING, times=2)
-    assert ("one", "ended with status 7; again in 0.5 s") in journal.lines
+    assert ("one", "ended with status 7; restart in 0.5 s") in journal.lines
     assert journal.supervisor.runners[0].restarts == 1
     journal.stop.set()
     await running

@@ -91,7 +91,7 @@ def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
         os.kill(started["pid"], signal.SIGKILL)
         with connect(address, patience=30) as fabric:
             fabric.publish("somebody.is.there", "again")
-        assert "broker: ended with status -9; again in 0.5 s" in up.errors
+        assert "broker: ended with status -9; restart in 0.5 s" in up.errors
 
 
 def test_a_terminal_that_takes_nothing_does_not_hold_up_supervision(tmp_path: Path) -> None:

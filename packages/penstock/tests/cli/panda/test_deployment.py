@@ -65,7 +65,7 @@ async def deployed(text: str, access: MachineAccess, logs: Path, always_ssh: boo
 
 def check(told: list[str], logs: Path) -> None:
     complete = told.index("phase 1 is complete")
-    for seen in ("broker B1 is there", "broker B2 is there", "link B2-B1 is up"):
+    for seen in ("broker B1 is up", "broker B2 is up", "link B2-B1 is up"):
         assert told.index(seen) < complete
     assert complete < told.index("127.0.0.1: c started") < told.index("127.0.0.1: c stopped")
     assert told.index("127.0.0.1: B2 stopped") < told.index("127.0.0.1: B1 stopped")
@@ -185,7 +185,7 @@ async def test_brokers_that_do_not_come_are_named(tmp_path: Path) -> None:
         parse_topology(text), MachineAccess(home=str(tmp_path)), lambda _: None, ready_seconds=2
     )
     try:
-        with pytest.raises(DeploymentError, match=r"not there after 2 seconds: .*B1-B9"):
+        with pytest.raises(DeploymentError, match=r"not up after 2 seconds: .*B1-B9"):
             await deployment.deploy()
     finally:
         await deployment.close()
@@ -236,7 +236,7 @@ async def test_a_command_that_fails_says_why_and_the_next_may_be_typed(tmp_path:
     commands, said = prompt(tmp_path)
     for line in ("dance", "deploy", "load", "load /no/such/file", "help"):
         await commands.run(line)
-    assert said[0] == "error: there is no command 'dance'; see help"
+    assert said[0] == "error: unknown command 'dance': see help"
     assert said[1] == "error: load a topology first"
     assert said[2] == "error: load FILE"
     assert "No such file" in said[3]

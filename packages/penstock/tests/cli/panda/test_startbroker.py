@@ -47,7 +47,7 @@ def test_flags_are_settings(flags: tuple[str, ...], meaning: dict[str, str]) -> 
     [
         (("-n", "padres://x/B2"), "-uri"),
         (("-uri",), "no value"),
-        (("-uri", "padres://x/B1", "-zz", "1"), "no flag -zz"),
+        (("-uri", "padres://x/B1", "-zz", "1"), "unknown flag -zz"),
         (("-uri", "padres://x/B1", "-h", "maybe"), "ON or OFF"),
         (("-uri", "nonsense"), "is not a broker address"),
     ],

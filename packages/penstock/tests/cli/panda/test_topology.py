@@ -33,11 +33,11 @@ def test_lines_say_when_what_who_where_and_how() -> None:
     ("line", "why"),
     [
         ("0 ADD B1", "should be: TIME"),
-        ("soon ADD B1 h x", "'soon' is no time"),
-        ("-1 ADD B1 h x", "'-1' is no time"),
-        ("nan ADD B1 h x", "'nan' is no time"),
+        ("soon ADD B1 h x", "'soon' is not a time"),
+        ("-1 ADD B1 h x", "'-1' is not a time"),
+        ("nan ADD B1 h x", "'nan' is not a time"),
         ("0 START B1 h x", "'START' should be ADD or REMOVE"),
-        ("0 ADD B1 h", "what is B1 to run"),
+        ("0 ADD B1 h", "B1 has no command"),
         ("0 REMOVE B1 h x", "only"),
         ("0 REMOVE B1 h", "B1 is not on h"),
         ("0 ADD B1 h 'x", "No closing quotation"),
@@ -50,6 +50,6 @@ def test_a_mistake_is_named_with_its_line(line: str, why: str) -> None:
 
 
 def test_one_name_is_one_process_at_a_time() -> None:
-    with pytest.raises(ConfigurationError, match="line 2: B1 is there already"):
+    with pytest.raises(ConfigurationError, match="line 2: B1 was added before"):
         parse_topology("0 ADD B1 h x\n0 ADD B1 other x")
     parse_topology("0 ADD B1 h x\n5 REMOVE B1 h\n6 ADD B1 other x")
