@@ -66,7 +66,7 @@ all mistakes at once and exit status 2:
 $ penstock config --set broker.heartbeet=1 --set log.level=loud
 penstock: flag --set: log.level = 'loud': should be 'debug', 'info', 'warning' or 'error' (the \
 least severe events that are written)
-penstock: flag --set: there is no setting broker.heartbeet; did you mean broker.heartbeat?
+penstock: flag --set: unknown setting broker.heartbeet; did you mean broker.heartbeat?
 ```
 
 Sizes are written as `65536`, `64KiB`, `16MiB`, `2GB`; durations as `10s`, `500ms`, `5m`, `2h`,
