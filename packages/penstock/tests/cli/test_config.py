@@ -34,7 +34,7 @@ def test_the_table_is_for_people(tmp_path: Path) -> None:
     [line] = [line for line in shown.stdout.splitlines() if line.startswith("broker.heartbeat")]
     assert "2m" in line
     assert "flag --set" in line
-    assert "Seconds between signs of life" in line
+    assert "Heartbeat interval in seconds" in line
 
 
 def test_changed_leaves_the_defaults_out(tmp_path: Path) -> None:
