@@ -8,15 +8,10 @@ the client imported, on first use: the application starts and serves without the
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import re
 from collections.abc import Callable
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import AccessRefused
@@ -43,15 +38,15 @@ class SensorBroker:
         own = re.escape(f"mqtt-subscription-{user}")
         name, word = quote(user, safe=""), re.escape(serial)
         both = f"^(amq\\.topic|{own}.*)$"
-        await self._ask(
+        await self._call(
             "PUT", f"/api/users/{name}", {"password": password, "tags": "", "client_ids": user}
         )
-        await self._ask(
+        await self._call(
             "PUT",
             f"/api/permissions/%2F/{name}",
             {"configure": f"^{own}.*$", "write": both, "read": both},
         )
-        await self._ask(
+        await self._call(
             "PUT",
             f"/api/topic-permissions/%2F/{name}",
             {
@@ -62,7 +57,7 @@ class SensorBroker:
         )
 
     async def delete_user(self, user: str) -> None:
-        await self._ask("DELETE", f"/api/users/{quote(user, safe='')}")
+        await self._call("DELETE", f"/api/users/{quote(user, safe='')}")
 
     async def publish_retained(self, topic: str, body: bytes) -> None:
         if self._url is None:
@@ -94,12 +89,12 @@ class SensorBroker:
                 self._fabric = await connect(url).open()
             return self._fabric
 
-    async def _ask(self, verb: str, path: str, body: Any = None) -> None:
+    async def _call(self, method: str, path: str, body: Any = None) -> None:
         if self._management is None:
             raise NotConfigured(
                 "no management API of a broker is configured: set PENSTOCK_HIVES_MANAGEMENT"
             )
-        await asyncio.to_thread(_ask, self._management, verb, path, body)
+        await asyncio.to_thread(_call, self._management, method, path, body)
 
 
 def _spelling() -> tuple[Callable[[str], bool], Callable[[str, bool], str]]:
@@ -109,32 +104,19 @@ def _spelling() -> tuple[Callable[[str], bool], Callable[[str, bool], str]]:
     return is_mqtt_url, to_broker_address
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """None: the redirect is raised as the error that it is here."""
+def _call(url: str, method: str, path: str, body: Any) -> None:
+    from penstock.client.management import ManagementClient
 
-
-def _ask(url: str, verb: str, path: str, body: Any) -> None:
     parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
     user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
-    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
-    request = Request(
-        f"{parts.scheme}://{host}{path}",
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"content-type": "application/json"},
-        method=verb,
-    )
-    # Credentials are for this address alone; redirects are errors and not followed.
-    request.add_unredirected_header("authorization", f"Basic {credentials}")
+    address = parts._replace(path="", query="").geturl()
+    client = ManagementClient(address, user, password, timeout=REQUEST_TIMEOUT)
     try:
-        with build_opener(_NoRedirects).open(request, timeout=REQUEST_TIMEOUT) as answer:
-            answer.read()
-    except HTTPError as error:
-        if verb == "DELETE" and error.code == 404:
-            return
-        reason = error.read(1000).decode(errors="replace")
-        raise AccessRefused(f"the broker refused {verb} {path}: {error.code} {reason}") from error
-    except (URLError, HTTPException, OSError) as error:
-        reason = str(getattr(error, "reason", error))
+        with client.request(path, method=method, body=body) as answer:
+            reason = answer.read().decode(errors="replace")[:1000]
+            if answer.status < 300 or (method == "DELETE" and answer.status == 404):
+                return
+            raise AccessRefused(f"the broker refused {method} {path}: {answer.status} {reason}")
+    except OSError as error:
+        reason = str(error.strerror or error)
         raise BrokerUnreachable(parts.hostname or "", parts.port or 0, reason) from error

@@ -92,7 +92,7 @@ def test_no_broker_is_an_error_that_helps() -> None:
         (["simulate", "--out", "x.jsonl"], "--for 1d"),
         (["simulate", "--out", "x.txt", "--backlog", "1h"], "a .jsonl or a .parquet"),
         (["simulate", "--backlog", "soon"], "such as 10s"),
-        (["simulate", "--backlog", "1h", "--for", "1h"], "leave --for away"),
+        (["simulate", "--backlog", "1h", "--for", "1h"], "omit --for"),
         (["simulate", "--speed", "max"], "--for 1d"),
         (["simulate", "--live"], "--backlog"),
         (["simulate", "--start", "today"], "2026-01-31T12:00"),
