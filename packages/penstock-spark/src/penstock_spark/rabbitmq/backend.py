@@ -138,13 +138,13 @@ class ParallelRangeReader:
         last = time.monotonic()
         while self._open():
             head = self._readers[0]
-            came = head.complete or self._receive()
-            if head.held >= BLOCK_BYTES or (head.held and (head.complete or not came)):
+            progressed = head.complete or self._receive()
+            if head.held >= BLOCK_BYTES or (head.held and (head.complete or not progressed)):
                 yield head.part, head.take()
-                came = True
+                progressed = True
             if head.complete and not head.held:
                 self._readers.popleft()
-            if came:
+            if progressed:
                 last = time.monotonic()
             elif time.monotonic() - last > silence:
                 raise TimeoutError(f"no chunks of {head.part}")
