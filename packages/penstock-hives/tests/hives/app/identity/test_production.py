@@ -59,5 +59,5 @@ def test_apples_unsigned_environments_stop_the_start(environment: Environment) -
 
 
 def test_the_test_provider_stops_the_start() -> None:
-    with pytest.raises(ConfigurationError, match="not in production"):
+    with pytest.raises(ConfigurationError, match="not allowed in production"):
         DevelopmentProvider(production=True)
