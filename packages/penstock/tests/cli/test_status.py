@@ -33,7 +33,7 @@ def test_it_shows_the_node_the_fullest_queues_and_who_is_connected(
     assert f"127.0.0.1:{penstock.port}" in shown
     assert name in shown
     assert "AMQP 0-9-1" in shown
-    assert "alarms   none" in shown
+    assert "alarms     none" in shown
 
 
 def test_programs_get_json(penstock: Penstock) -> None:
