@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.client_options import DEFAULT_URL, Url, parse_duration
-from penstock.cli.options import ConfigFile, Data, Overrides, prepare
+from penstock.cli.options import ConfigFile, Data, Overrides, StopWithStdin, prepare
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
-from penstock_hives.commands.options import Hives, Seed, StopWithStdin
+from penstock_hives.commands.options import Hives, Seed
 
 if TYPE_CHECKING:
     from penstock_hives.sensors.simulation import DemoFleet

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Database, Overrides, prepare
+from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWithStdin, prepare
 from penstock.cli.shutdown import stop_event
 from penstock_hives.commands.forecast import backtest, forecast
-from penstock_hives.commands.options import LiveBrokers, StopWithStdin
+from penstock_hives.commands.options import LiveBrokers
 from penstock_spark.commands.options import Master, SparkSettings, spark_settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-StopWithStdin = Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)]
 LiveBrokers = Annotated[
     list[str] | None,
     typer.Option(

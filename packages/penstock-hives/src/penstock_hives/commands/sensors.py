@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from penstock.cli.client_options import DEFAULT_URL, Url, log_warnings_plainly, parse_duration
+from penstock.cli.options import StopWithStdin
 from penstock.core.errors import ConfigurationError
-from penstock_hives.commands.options import StopWithStdin
 
 app = typer.Typer(no_args_is_help=True, help="Simulate sensors, replay them, configure one.")
 
