@@ -149,7 +149,7 @@ def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) 
     expect(page.get_by_text("Far too loud on Saturday")).to_be_visible()
     page.get_by_label("Answer to message").fill("We will do better.")
     page.get_by_role("button", name="Send").click()
-    expect(page.get_by_text("Sent")).to_be_visible()
+    expect(page.get_by_text("Sent", exact=True)).to_be_visible()
 
 
 def test_deals_and_sensors_have_pages_of_their_own(page: Page) -> None:
