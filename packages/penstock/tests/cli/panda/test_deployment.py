@@ -217,7 +217,7 @@ async def test_a_deployment_can_be_typed_step_by_step(tmp_path: Path) -> None:
     file.write_text("0 ADD a 127.0.0.1 sh -c 'echo hello; sleep 600'")
     for line in (f"load {file}", "sshtest", "install", "deploy", "clean all", "# nothing", ""):
         await commands.run(line)
-    assert said[-1] == "error: stop what runs first"
+    assert said[-1] == "error: processes are running: stop them first"
     output = tmp_path / "home" / "a" / "output.log"
     async with asyncio.timeout(60):
         while output.read_text() != "hello\n":  # noqa: ASYNC110 - processes tell nobody
