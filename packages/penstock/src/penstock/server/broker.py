@@ -126,11 +126,13 @@ class Broker:
     async def _start(self, addresses: list[ListenAddress], loop: asyncio.AbstractEventLoop) -> None:
         log = private_directory(self.data / "log")
         pool = BucketPool(self.settings.memory_bytes)
+        metrics = Metrics()
         committer = Committer(
             loop,
             on_fault=partial(self._watch.fault, "log"),
             on_recovered=partial(self._watch.recovered, "log"),
             on_synced=self._synced,
+            observe_sync=metrics.sync_seconds.observe,
         )
         self.kernel = Kernel(
             loop=loop,
@@ -146,7 +148,7 @@ class Broker:
                 on_fault=partial(self._watch.fault, "spool"),
                 on_recovered=partial(self._watch.recovered, "spool"),
             ),
-            metrics=Metrics(),
+            metrics=metrics,
             report=self._report,
         )
         if isinstance(loop, BrokerEventLoop):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -31,6 +33,18 @@ async def test_prometheus_reads_the_brokers_figures(api: httpx.AsyncClient, serv
     assert samples["penstock_messages_published_total"] == {(): 1}
     assert samples["penstock_messages_ready"] == {(): 1}
     assert samples["penstock_queues"] == {(): 1}
+
+
+async def test_the_duration_of_syncs_is_observed(api: httpx.AsyncClient, served: Broker) -> None:
+    synced = asyncio.Event()
+    await queue(api, "orders", durable=True)
+    served.kernel.committer.after(synced.set)
+    served.kernel.committer.write()
+    await synced.wait()
+
+    samples = await scrape(served, "/metrics")
+
+    assert samples["penstock_log_sync_seconds_count"][()] >= 1
 
 
 async def test_figures_of_each_queue_are_apart(api: httpx.AsyncClient, served: Broker) -> None:

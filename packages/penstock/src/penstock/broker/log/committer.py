@@ -57,6 +57,7 @@ class Committer:
         on_fault: Callable[[OSError], None],
         on_recovered: Callable[[], None],
         on_synced: Callable[[], None] = _nothing,
+        observe_sync: Callable[[float], None] = lambda _: None,
         retry_seconds: float = 0.5,
         sync: Callable[[int], None] = os.fdatasync,
     ) -> None:
@@ -64,6 +65,8 @@ class Committer:
         self._on_fault = on_fault
         self._on_recovered = on_recovered
         self._on_synced = on_synced
+        self._observe_sync = observe_sync  #: gets the seconds that each sync took
+        self._sync_started = 0.0
         self._retry_seconds = retry_seconds
         self._sync = sync
         self._thread = DiskThread(loop, "penstock-sync")
@@ -204,6 +207,7 @@ class Committer:
     def _begin(self) -> None:
         """Start a cycle: sync everything that must be on disk for the waiters."""
         self._syncing, self._written = self._written, CommitWaiters()
+        self._sync_started = self._loop.time()
         files = list(self._dirty)
         self._dirty.clear()
         if self._overdue:
@@ -229,6 +233,7 @@ class Committer:
             file.end_sync(error)
         probing, self._probing = self._probing, False
         if error is None:
+            self._observe_sync(self._loop.time() - self._sync_started)
             waiters.confirm(self._loop)
             if probing:
                 self._fault = None
