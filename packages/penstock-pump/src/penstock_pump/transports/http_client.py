@@ -1,10 +1,11 @@
 """An HTTP/1.1 client on httptools with a pool of persistent connections.
 
 It is our own because the pump fetches thousands of small files: for 1 KiB aiohttp takes 1.7 times
-the CPU (0.11 against 0.065 ms per file), httpx 40 times. The number of connections is limited. A
-server that sends nothing for `timeout` seconds is given up. A request on an idle connection that
-the server closes is repeated on a new one. Where hosts are checked, connections go to the checked
-address. Redirects, ranges and credentials are the caller's.
+the CPU (0.11 against 0.065 ms per file), httpx more than 40 times.
+
+The number of connections is limited. A server that sends nothing for `timeout` seconds is given up.
+A request on an idle connection that the server closes is repeated on a new one. Where hosts are
+checked, connections go to the checked address. Redirects, ranges and credentials are the caller's.
 """
 
 from __future__ import annotations

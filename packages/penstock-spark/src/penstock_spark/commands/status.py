@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli.client_options import DEFAULT_URL, Url
 from penstock.cli.options import ConfigFile, Data, Overrides, effective
+from penstock.cli.table import new_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -78,9 +79,10 @@ def _render_status(seen: list[FlowStatus]) -> RenderableType:
 def _flows(seen: list[FlowStatus]) -> Table:
     from rich.text import Text
 
-    table = _table(
+    table = new_table(
         *("flow", "state", ">batch", ">rows", ">took", ">rows/s", ">lag", ">behind"),
         *(">dead letters", ">restarts"),
+        no_wrap=True,
     )
     for each in seen:
         state = each.state or "never run"
@@ -102,7 +104,7 @@ def _flows(seen: list[FlowStatus]) -> Table:
 
 
 def _tables(seen: list[FlowStatus]) -> Table:
-    table = _table("table", ">rows", ">files", ">size")
+    table = new_table("table", ">rows", ">files", ">size", no_wrap=True)
     for each in seen:
         for name, size in each.tables.items():
             layer, _, short = name.partition(".")
@@ -112,17 +114,6 @@ def _tables(seen: list[FlowStatus]) -> Table:
                 f"{size.files:,}",
                 _bytes(size.bytes),
             )
-    return table
-
-
-def _table(*headings: str) -> Table:
-    """A heading that begins with > is of numbers."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in headings:
-        justify, text = ("right", heading[1:]) if heading.startswith(">") else ("left", heading)
-        table.add_column(text, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     return table
 
 
