@@ -13,12 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
 
 from penstock.core.addresses import parse_address
 from penstock.core.redaction import redact_value
@@ -69,8 +63,8 @@ def _expand(path: Path) -> Path:
     return path.expanduser()
 
 
-TextList = Annotated[list[str], NoDecode, BeforeValidator(_texts)]
-AddressList = Annotated[list[str], NoDecode, BeforeValidator(_texts), AfterValidator(_addresses)]
+TextList = Annotated[list[str], BeforeValidator(_texts)]
+AddressList = Annotated[list[str], BeforeValidator(_texts), AfterValidator(_addresses)]
 ShareOrBytes = Annotated[float | int, BeforeValidator(_share_or_bytes), AfterValidator(_share)]
 UserPath = Annotated[Path, AfterValidator(_expand)]
 
@@ -285,17 +279,10 @@ class BrokerSettings(BaseModel):
         return self
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings. The constructor reads nothing from outside; `load_settings` does."""
 
-    model_config = SettingsConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        env_prefix=ENVIRONMENT_PREFIX,
-        env_nested_delimiter="__",
-        validate_default=False,
-    )
+    model_config = _STRICT
 
     data: UserPath = Field(default_factory=data_home)
     """The data directory: logs, users, definitions."""
@@ -303,17 +290,6 @@ class Settings(BaseSettings):
     """Log output of the process."""
     broker: BrokerSettings = BrokerSettings()
     """One broker: listeners, limits and memory."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
 
 
 class SettingInfo:

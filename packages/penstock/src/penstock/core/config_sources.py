@@ -8,6 +8,7 @@ unknown key.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettingsSource
 
 from penstock.core.config import (
     ENVIRONMENT_PREFIX,
     SettingInfo,
     Settings,
-    environment_variable,
     list_settings,
     setting_value,
 )
@@ -101,41 +100,42 @@ def _flags(flags: _Layer) -> _Layer:
 
 
 def _environment(environ: Mapping[str, str], settings: Mapping[str, SettingInfo]) -> _Layer:
-    ours = {
-        name: text
-        for name, text in environ.items()
-        if name.startswith(ENVIRONMENT_PREFIX)
-        and name not in _NO_SETTINGS
-        and not name.startswith(_APPLICATIONS)
-    }
-    source = EnvSettingsSource(Settings)
-    source.env_vars = {name.lower(): text for name, text in ours.items()}
+    """A variable is one setting, or a section as JSON. Unknown ones become keys, so that they are
+    reported with all other mistakes."""
+    layer: dict[str, tuple[str, Any]] = {}
+    sections: dict[str, tuple[str, Any]] = {}
+    for name, text in environ.items():
+        if (
+            not name.startswith(ENVIRONMENT_PREFIX)
+            or name in _NO_SETTINGS
+            or name.startswith(_APPLICATIONS)
+        ):
+            continue
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        origin = f"environment {name}"
+        if any(known.startswith(f"{key}.") for known in settings):
+            for leaf, value in _leaves(_json_object(name, text), f"{key}."):
+                sections[leaf] = (origin, value)
+        else:
+            layer[key] = (origin, text)
+    return sections | layer
+
+
+def _json_object(name: str, text: str) -> dict[str, Any]:
     try:
-        layer = {key: (_variable(key, ours), value) for key, value in _leaves(source())}
-    except SettingsError as error:  # a whole section given as one variable, and not as JSON
-        raise ConfigurationError(f"environment: {error}: should be a JSON object") from error
-    # Unknown variables become keys, so that they are reported with all other mistakes.
-    named = {setting.variable for setting in settings.values()}
-    for name, text in ours.items():
-        if name not in named and not any(other.startswith(f"{name}__") for other in named):
-            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-            layer[key] = (f"environment {name}", text)
-    return layer
-
-
-def _variable(key: str, ours: Mapping[str, str]) -> str:
-    """The variable that set a key: its own, or that of a section."""
-    name = environment_variable(key)
-    while name not in ours and "__" in name:
-        name = name.rpartition("__")[0]
-    return f"environment {name}"
+        tree = json.loads(text)
+    except ValueError:
+        tree = None
+    if not isinstance(tree, dict):
+        raise ConfigurationError(f"environment {name}: a section should be a JSON object")
+    return tree
 
 
 def _toml(path: Path) -> _Layer:
     if not path.is_file():
         raise ConfigurationError(f"{path}: configuration file not found")
     try:
-        tree = TomlConfigSettingsSource(Settings, toml_file=path)()
+        tree = tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
