@@ -89,7 +89,7 @@ def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
     with Running(tmp_path, "up", *flags) as up:
         [started] = events(up, event="running")
         os.kill(started["pid"], signal.SIGKILL)
-        with connect(address, patience=30) as fabric:
+        with connect(address, retry_seconds=30) as fabric:
             fabric.publish("somebody.is.there", "again")
         assert "broker: ended with status -9; restart in 0.5 s" in up.errors
 
@@ -107,12 +107,12 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_supervision(tmp_path: Pa
         env=environment(TERM="xterm"),
     )
     try:
-        with connect(address, patience=60) as fabric:
+        with connect(address, retry_seconds=60) as fabric:
             fabric.publish("somebody.is.there", "once")
         [broker] = _brokers(up.pid)
         os.kill(broker, signal.SIGKILL)
         assert ended(broker)
-        with connect(address, patience=60) as fabric:
+        with connect(address, retry_seconds=60) as fabric:
             fabric.publish("somebody.is.there", "again")
         [broker] = _brokers(up.pid)
         up.send_signal(signal.SIGINT)

@@ -225,7 +225,7 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path
     progress = FlowProgress(directory.progress, flow.name)
     stop, ready = threading.Event(), threading.Event()
     engine = FlowRunner(spark, flow, directory, SourceOptions(late.url))
-    follow = {"patience": RetryPolicy(0.05, 0.1, float("inf")), "ready": ready.set}
+    follow = {"retry": RetryPolicy(0.05, 0.1, float("inf")), "ready": ready.set}
     thread = threading.Thread(target=engine.run, args=(stop,), kwargs=follow)
     thread.start()
     try:
