@@ -14,9 +14,8 @@ PACKAGES := penstock penstock-store penstock-spark penstock-history penstock-hiv
 	penstock-pump pytest-penstock
 EDITABLE := $(foreach package,$(PACKAGES),-e packages/$(package)[test])
 
-# Tests mostly wait for servers: six files run at a time, each with its own servers, the longest first
-# (tests/order.py).
-PARALLEL := -n 6 --dist loadfile --no-loadscope-reorder
+# Four files run at a time, the longest first (tests/order.py). Each worker has its own servers.
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 # Tests start some thousand programs: what those were compiled to is kept, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=

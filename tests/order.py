@@ -1,9 +1,8 @@
-"""Which files of tests begin first: the longest, so that no row waits for one at the end.
+"""The order of test files: the longest first, so that no worker is left with one at the end.
 
-Several files run at a time, and whoever is free takes the next. Those on Spark keep the processors
-busy and the others mostly wait for their servers, so they come by turns. The list is from the
-durations of a whole run (`pytest --durations=0`); a file that is not in it follows in the order of
-the folders, and one that is no longer there does no harm.
+Several files run at a time, and a free worker takes the next. Files on Spark use the processors and
+the others mostly wait for their servers, so they alternate. The list is from the durations of a
+whole run (`pytest --durations=0`); other files follow in the order of their folders.
 """
 
 from __future__ import annotations
@@ -14,36 +13,45 @@ from typing import Final
 import pytest
 
 LONGEST: Final = (
-    "pipeline/engine/test_kills.py",
-    "up/test_up_whole.py",
-    "integration/mqtt/test_durability_mqtt.py",
-    "hives/forecast/test_nightly.py",
-    "integration/test_durability.py",
-    "pipeline/engine/test_runner.py",
-    "integration/mqtt/test_crash_mqtt.py",
-    "pipeline/test_batch.py",
-    "benchmarks/mqtt/test_smoke_mqtt.py",
     "pipeline/test_write.py",
-    "integration/clients/test_celery.py",
+    "integration/mqtt/test_durability_mqtt.py",
     "pipeline/test_stream.py",
-    "store/test_embedded.py",
-    "pipeline/brokers/test_streams.py",
-    "cli/test_sub_mqtt.py",
-    "web/jobs/test_pages.py",
+    "up/test_up_whole.py",
+    "pipeline/test_batch.py",
+    "integration/test_durability.py",
+    "hives/forecast/test_nightly.py",
     "cli/test_user.py",
-    "pipeline/engine/test_replay.py",
-    "integration/test_disk_full.py",
-    "web/hives/test_pages.py",
-    "integration/pump/test_restarts.py",
-    "pipeline/engine/test_lake.py",
+    "pipeline/flow/test_runner.py",
+    "server/test_unauthenticated_connections.py",
+    "pipeline/flow/test_kills.py",
     "up/test_up.py",
-    "web/jobs/test_whole.py",
-    "integration/mqtt/test_bad_peers_mqtt.py",
-    "hives/steps/test_silver.py",
-    "store/test_migrations.py",
     "pipeline/test_exactly_once.py",
-    "server/management/test_rabbitmq.py",
-    "web/hives/test_public_page.py",
+    "store/test_embedded.py",
+    "pipeline/flow/test_replay.py",
+    "cli/test_sub_mqtt.py",
+    "pipeline/test_register.py",
+    "store/test_bulk_load.py",
+    "history/test_spark_table.py",
+    "web/hives/test_pages.py",
+    "integration/jobs/test_work.py",
+    "integration/clients/test_celery.py",
+    "distributions/test_wheels.py",
+    "client/test_commands.py",
+    "benchmarks/mqtt/test_smoke_mqtt.py",
+    "integration/mqtt/test_crash_mqtt.py",
+    "web/jobs/test_pages.py",
+    "cli/test_pub_mqtt.py",
+    "store/test_command.py",
+    "web/jobs/test_whole.py",
+    "hives/analytics/test_steps.py",
+    "cli/test_padres.py",
+    "store/test_database.py",
+    "pipeline/flow/test_lake.py",
+    "pipeline/streams/test_streams.py",
+    "integration/mqtt/test_bad_peers_mqtt.py",
+    "benchmarks/test_smoke.py",
+    "hives/app/engine/test_engine.py",
+    "integration/test_disk_full.py",
 )
 
 

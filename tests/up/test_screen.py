@@ -158,4 +158,4 @@ async def test_a_part_that_cannot_run_is_told_with_the_reason() -> None:
 async def test_before_anything_is_known_nothing_is_made_up() -> None:
     shown = "\n".join(lines(await scene(*ADDRESSES, view=View(figures=(HivesFigures(),))), 80, 30))
     assert "– messages/s" in shown
-    assert "No figure yet" in shown
+    assert "No data yet" in shown

@@ -139,7 +139,7 @@ def test_without_java_it_says_what_to_do_and_runs_the_rest(tmp_path: Path) -> No
     nowhere = environment(JAVA_HOME=str(tmp_path))
     without = ("--no-demo", "--no-applications")
     with Running(tmp_path, "up", *flags, *without, *ANYWHERE, env=nowhere) as up:
-        [left_out] = events(up, event="left out")
+        [left_out] = events(up, event="part left out")
         assert left_out["part"] == "pipeline"
         assert "Spark needs Java 17 or later" in left_out["reason"]
         assert [event["part"] for event in events(up, event="running")] == ["broker"]

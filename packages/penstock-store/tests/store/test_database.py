@@ -212,5 +212,5 @@ def test_a_full_disk_is_said_in_words(table: Database) -> None:
         "CREATE TRIGGER full_disk BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION full_disk()"
     )
 
-    with pytest.raises(StoreFull, match="is full: make room"):
+    with pytest.raises(StoreFull, match="is full: free some space"):
         table.execute("INSERT INTO t VALUES (3, 0)")

@@ -11,5 +11,5 @@ from tests.cli.command import run
 def test_without_a_gate_nobody_else_comes_in(host: str) -> None:
     said = run("dashboards", "--host", host, "--port", "0")
     assert said.returncode == 2
-    assert f"--host {host}: without a gate" in said.stderr
+    assert f"--host {host}: without --gate" in said.stderr
     assert "--gate hives" in said.stderr

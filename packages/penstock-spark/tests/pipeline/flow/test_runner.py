@@ -185,7 +185,7 @@ def test_a_mistake_is_raised_after_a_few_tries(
     town: Town,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock_spark.runner._TRIES", 2)
+    monkeypatch.setattr("penstock_spark.runner._MAX_ATTEMPTS", 2)
 
     class Mistaken(Tally):
         tries: ClassVar[list[int]] = []

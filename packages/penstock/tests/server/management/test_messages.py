@@ -141,7 +141,7 @@ async def test_a_large_message_is_shown_and_stays(
         ({**TEXT, "routing_key": "x", "payload": 1}, "payload: a string is expected"),
         ({**TEXT, "routing_key": "x", "payload": "", "properties": {"hue": 1}}, "'hue'"),
         ({**TEXT, "routing_key": "x", "payload": "", "properties": {"priority": "9"}}, "priority"),
-        ({**TEXT, "routing_key": "x" * 300, "payload": ""}, "at most 255"),
+        ({**TEXT, "routing_key": "x" * 300, "payload": ""}, "the limit is 255"),
         (
             {**TEXT, "routing_key": "x", "payload": "", "properties": {"user_id": "else"}},
             "user_id property set to 'else' but authenticated user was 'guest'",

@@ -38,7 +38,7 @@ def test_flags_come_before_the_file_and_the_file_before_defaults(tmp_path: Path)
         ("[identity]\nissuer = 'nobody'", "issuer"),
         ("[garden]\nroses = 3", "garden"),
         ("engine = 3", "engine"),
-        ("[engine", "no TOML"),
+        ("[engine", "not valid TOML"),
     ],
 )
 def test_what_is_wrong_is_told_by_name(text: str, named: str, tmp_path: Path) -> None:
