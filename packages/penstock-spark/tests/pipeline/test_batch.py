@@ -141,7 +141,7 @@ def test_a_queue_is_no_stream(reader: Reader, name: str) -> None:
         opened.queue_declare(name, durable=True)
         opened.basic_publish("", name, b"precious", pika.BasicProperties(delivery_mode=2))
 
-    with pytest.raises(AnalysisException, match="no stream|not a stream"):
+    with pytest.raises(AnalysisException, match=r"no stream|not a stream"):
         reader.batch(name).collect()
 
     with channel(reader.broker.url) as opened:
