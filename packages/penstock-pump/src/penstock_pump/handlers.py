@@ -272,8 +272,8 @@ class SendDestination:
 
 
 class SendHandler:
-    """A block of a file is sent as a part file, so a file under its final name is complete; whoever
-    fetches the parts from the server assembles them."""
+    """Sends a block of a file as a part file, so a file under its final name is complete. The
+    subscribers that fetch the parts from the server assemble them."""
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from penstock.core.errors import NotFound
 from penstock_spark.commands.options import Master, SparkSettings, spark_settings
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from penstock_hives.forecast.backtest import Backtest
@@ -127,15 +128,19 @@ def backtest(
     console = Console()
     with console.status("fitting") as shown:
         result = run(venues, BacktestSpan(start, end, refit), seed=seed, progress=shown.update)
-    console.print(backtest_table(result))
-    would = "[green]would be[/]" if result.verdict.accepted else "[yellow]would not be[/]"
-    verdict = f"The model {would} published: {result.verdict.reason}"
-    console.print(verdict, highlight=False, soft_wrap=True)
+    _print_backtest(console, result)
     if plot is not None:
         from penstock_hives.forecast.plot import draw_backtest
 
         draw_backtest(result, plot, venue)
         console.print(f"plot written to {plot}")
+
+
+def _print_backtest(console: Console, result: Backtest) -> None:
+    console.print(backtest_table(result))
+    would = "[green]would be[/]" if result.verdict.accepted else "[yellow]would not be[/]"
+    verdict = f"The model {would} published: {result.verdict.reason}"
+    console.print(verdict, highlight=False, soft_wrap=True)
 
 
 def _read_venues(database: str | None, data: Path) -> list[Venue]:
