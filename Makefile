@@ -77,8 +77,9 @@ test-all: checked ## The same, and the tests that do take long
 test-broker test-store test-spark test-history test-hives test-jobs test-pump test-pytest: test-%:
 	@scripts/test-package $*
 
-dist: setup ## The wheels and source distributions of all packages, in dist/
+dist: setup ## Wheels, source distributions and bills of materials of all packages, in dist/
 	@for package in $(PACKAGES); do (cd packages/$$package && ../../$(BIN)/python -m hatchling build -d ../../dist); done
+	@$(BIN)/python -m scripts.bill_of_materials dist $(PACKAGES)
 
 # What comes before the tests, side by side: the one works, the other mostly waits for the network.
 checked: setup

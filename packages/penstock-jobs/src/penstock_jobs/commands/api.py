@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock_jobs.http.guard import ApiLimits
 
 #: Below the data directory.
-TOKEN_FILE: Final = "jobs.token"
+TOKEN_FILE: Final = "jobs.token"  # noqa: S105 - a file name
 _KINDS: Final = ["fake", "build_models", "predict_models"]
 
 

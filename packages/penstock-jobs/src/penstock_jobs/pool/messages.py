@@ -42,7 +42,8 @@ class PoolMessageReader:
             stop = at + _SIZE.size + _SIZE.unpack_from(data, at)[0]
             if stop > len(data):
                 break
-            items = marshal.loads(memoryview(data)[at + _SIZE.size : stop])
+            # From a child process that this one started, over its pipe.
+            items = marshal.loads(memoryview(data)[at + _SIZE.size : stop])  # noqa: S302
             at = stop
             yield from items
         self._rest = data[at:]

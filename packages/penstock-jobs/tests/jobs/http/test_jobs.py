@@ -188,3 +188,23 @@ async def test_a_request_to_a_name_that_is_not_the_apis_is_refused(backend: Memo
     assert await ask(ApiLimits()) == (403, 403)
     assert await backend.counts() == dict.fromkeys(JobState, 0)
     assert await ask(ApiLimits(hosts=frozenset({"rebound.example"}))) == (200, 202)
+
+
+async def test_every_operation_needs_the_token(backend: MemoryJobs) -> None:
+    """From the description, so that a new operation is covered."""
+    app = create_app(backend, ApiLimits(token="secret"))
+    operations = [
+        (method, path.format(id="1", name="job"))
+        for path, item in app.openapi()["paths"].items()
+        for method in item
+    ]
+    assert len(operations) > 10
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://jobs.localhost"
+    ) as client:
+        answered = [
+            (method, path)
+            for method, path in operations
+            if (await client.request(method, path)).status_code != 401
+        ]
+    assert answered == [("get", "/health")]

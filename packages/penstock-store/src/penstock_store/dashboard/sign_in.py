@@ -26,7 +26,7 @@ SIGN_OUT_PATH: Final = "/sign-out"
 _SIGNED_IN_PATH: Final = "/sign-in/done"
 #: The name in the cookie.
 _SESSION_KEY: Final = "key"
-_WRONG_PASSWORD: Final = "Wrong name or password."
+_WRONG_PASSWORD: Final = "Wrong name or password."  # noqa: S105 - a text
 
 
 def session_key(request: Request) -> str | None:

@@ -54,10 +54,21 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS: Final = 1.0
 #: Cached permission checks per user, before the cache is cleared: peers choose the names.
 _MAX_CACHED: Final = 4096
-#: Users with a well-known password, allowed from localhost only.
-LOOPBACK_USERS: Final = frozenset({"guest"})
+#: The user that the first start creates, with a well-known password.
+DEFAULT_USER: Final = "guest"
+DEFAULT_PASSWORD: Final = "guest"  # noqa: S105 - public
+#: Allowed from localhost only.
+LOOPBACK_USERS: Final = frozenset({DEFAULT_USER})
 
 _log = get_logger("penstock.users")
+
+
+def default_user(passwords: PasswordVerifier) -> User:
+    """The administrator that the first start creates."""
+    everything = Permission(".*", ".*", ".*")
+    return User(
+        DEFAULT_USER, passwords.hash(DEFAULT_PASSWORD), ("administrator",), {"/": everything}
+    )
 
 
 class Users:
@@ -87,10 +98,7 @@ class Users:
         """
         with self._file.locked():
             if self._file.stamp() is None:
-                everything = Permission(".*", ".*", ".*")
-                guest = User(
-                    "guest", self._passwords.hash("guest"), ("administrator",), {"/": everything}
-                )
+                guest = default_user(self._passwords)
                 self._file.write({user.name: user for user in (guest, anonymous_user())})
             elif not self._file.is_current():
                 self._file.write(self._file.read())
@@ -153,6 +161,9 @@ class Users:
         if name in self._loopback_only and not is_loopback(address):
             raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
         return user
+
+    def find(self, name: str) -> User | None:
+        return self._users.get(name)
 
     def get(self, name: str) -> User:
         user = self._users.get(name)

@@ -40,6 +40,7 @@ COMMANDS: Final = {
         "user": "penstock.cli.user:app",
         "definitions": "penstock.cli.definitions:app",
         "config": "penstock.cli.config:config",
+        "doctor": "penstock.cli.doctor:doctor",
         "version": "penstock.cli.version:version",
     },
 }

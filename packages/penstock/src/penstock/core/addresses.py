@@ -26,7 +26,15 @@ DEFAULT_PORTS: Final = {
     "http": 15672,
     "https": 15671,
 }
-_OVER_TLS: Final = frozenset({"amqps", "amqps10", "mqtts", "wss", "padress", "https"})
+#: A scheme without TLS → the same protocol with TLS.
+TLS_SCHEMES: Final = {
+    "amqp": "amqps",
+    "amqp10": "amqps10",
+    "mqtt": "mqtts",
+    "ws": "wss",
+    "padres": "padress",
+    "http": "https",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class ListenAddress:
 
     @property
     def tls(self) -> bool:
-        return self.scheme in _OVER_TLS
+        return self.scheme in TLS_SCHEMES.values()
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -18,7 +18,7 @@ from penstock.broker.kernel import Kernel
 from penstock.broker.log.committer import Committer
 from penstock.broker.spool import Spools
 from penstock.broker.topology import Topology
-from penstock.broker.users import Users
+from penstock.broker.users import DEFAULT_USER, Users
 from penstock.broker.vhost import VirtualHost
 from penstock.broker.write_batch import WriteBatch
 from penstock.core.addresses import ListenAddress, parse_address
@@ -33,6 +33,7 @@ from penstock.destinations.direct_reply_to import ReplyChannel
 from penstock.destinations.retained import RetainedStore
 from penstock.server.destination_types import EXCHANGE_TYPES, QUEUE_TYPES
 from penstock.server.event_loop import BrokerEventLoop
+from penstock.server.exposure import find_exposures
 from penstock.server.listener import (
     SCHEMES,
     ProtocolService,
@@ -122,6 +123,8 @@ class Broker:
             self._lock.release()
             raise
         _log.info("ready", addresses=self.addresses, data=str(self.data))
+        for each in await find_exposures(self.settings, self.users.find(DEFAULT_USER)):
+            _log.warning("insecure setting", problem=each.problem, advice=each.advice)
 
     async def _start(self, addresses: list[ListenAddress], loop: asyncio.AbstractEventLoop) -> None:
         log = private_directory(self.data / "log")

@@ -109,7 +109,8 @@ class ManagementServer:
 
     def streams_url(self, address: ListenAddress) -> str:
         """The URL of stream ranges for clients, which may be on other hosts."""
-        host = socket.gethostname() if address.host in ("0.0.0.0", "::") else address.host
+        everywhere = address.host in ("0.0.0.0", "::")  # noqa: S104 - a comparison
+        host = socket.gethostname() if everywhere else address.host
         return f"{ListenAddress(address.scheme, host, address.port)}/api/streams"
 
     async def close(self) -> None:
