@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
 from penstock.core.config import SettingInfo, Settings, list_settings
-from penstock.core.units import Unit
+from penstock.core.settings_model import field_limits, field_types
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 
@@ -90,46 +88,44 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _fields(model: type[BaseModel], prefix: str = "") -> list[tuple[str, FieldInfo]]:
-    found: list[tuple[str, FieldInfo]] = []
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found += _fields(field.annotation, f"{prefix}{name}.")
+def _fields(model: type[Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Each key with the values that it may have, where its type does not say it already."""
+    found: list[tuple[str, str]] = []
+    listed = list_settings(model)
+    types = field_types(model)
+    for field in dataclasses.fields(model):
+        kind = types[field.name]
+        if dataclasses.is_dataclass(kind):
+            found += _fields(kind, f"{prefix}{field.name}.")  # type: ignore[arg-type]
         else:
-            found.append((prefix + name, field))
+            shown = listed[field.name].printed
+            found.append((prefix + field.name, _allowed(kind, field, shown)))
     return found
 
 
-def _row(setting: SettingInfo, field: FieldInfo) -> str:
+def _row(setting: SettingInfo, allowed: str) -> str:
     printed = setting.printed(setting.default)
     default = _DATA_HOME if setting.key == "data" else f"`{printed}`" if printed else ""
     name = setting.key.rpartition(".")[2]
-    meaning = setting.description + _allowed(field)
-    return f"| `{name}` | {default} | {meaning} |"
+    return f"| `{name}` | {default} | {setting.description}{allowed} |"
 
 
-def _allowed(field: FieldInfo) -> str:
-    """The values a setting may have, where its type does not say it already."""
-    if get_origin(field.annotation) is Literal:
-        return " One of " + ", ".join(f"`{choice}`" for choice in get_args(field.annotation)) + "."
-    unit = next((mark for mark in field.metadata if isinstance(mark, Unit)), None)
-
-    def shown(value: Any) -> str:
-        return unit.format(value) if unit else str(value)
-
-    limits: list[str] = []
-    for mark in field.metadata:
-        if isinstance(mark, Ge) and mark.ge != 0:
-            limits.append(f"at least {shown(mark.ge)}")
-        elif isinstance(mark, Gt):
-            limits.append(f"more than {shown(mark.gt)}")
-        elif isinstance(mark, Le):
-            limits.append(f"at most {shown(mark.le)}")
-        elif isinstance(mark, MinLen):
-            limits.append("not empty")
-        elif isinstance(mark, MaxLen):
-            limits.append(f"at most {mark.max_length} characters")
-    said = ", ".join(limits)
+def _allowed(kind: Any, field: dataclasses.Field[Any], shown: Callable[[Any], str]) -> str:
+    if get_origin(kind) is Literal:
+        return " One of " + ", ".join(f"`{choice}`" for choice in get_args(kind)) + "."
+    limits = field_limits(field)
+    parts: list[str] = []
+    if limits.ge:
+        parts.append(f"at least {shown(limits.ge)}")
+    if limits.gt is not None:
+        parts.append(f"more than {shown(limits.gt)}")
+    if limits.le is not None:
+        parts.append(f"at most {shown(limits.le)}")
+    if limits.min_length is not None:
+        parts.append("not empty")
+    if limits.max_length is not None:
+        parts.append(f"at most {limits.max_length} characters")
+    said = ", ".join(parts)
     return f" {said[0].upper()}{said[1:]}." if said else ""
 
 

@@ -56,5 +56,5 @@ def test_two_brokers_in_one_process_count_apart() -> None:
 
 def test_a_sync_is_observed_once_a_commit() -> None:
     metrics = Metrics()
-    metrics.sync_seconds.observe(0.002)
+    metrics.observe_sync(0.002)
     assert scraped(metrics)["penstock_log_sync_seconds_count"] == 1

@@ -20,7 +20,7 @@ from penstock.broker.contract import MANDATORY, PERSISTENT, Fragment, Message
 from penstock.broker.spool import Spool
 from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.errors import NoRoute, QueueFull
-from tests.doubles import Client, Stand, message, persistent
+from tests.doubles import Client, Stand, message, persistent, unchecked_settings
 
 BODY = random.Random(7).randbytes(2 * BUCKET_BYTES + 1000)
 
@@ -293,7 +293,7 @@ async def test_one_that_the_disk_has_no_room_for_is_refused(
 
 
 async def test_one_that_overflows_memory_is_paged_like_the_rest(stand: Stand) -> None:
-    stand.kernel.settings = stand.kernel.settings.model_copy(update={"queue_memory_bytes": 500})
+    stand.kernel.settings = unchecked_settings(queue_memory_bytes=500)
     queue = stand.queue()
     for body in (b"1", b"2", b"3"):
         queue.push(message(body))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
@@ -178,7 +179,7 @@ def serve(
                 "host": host,
                 "port": port,
                 "workers": workers,
-                "log": settings.log.model_dump(),
+                "log": dataclasses.asdict(settings.log),
             },
             "site": {"brokers": url, "pictures": home / "hives" / "pictures"},
             "application": {

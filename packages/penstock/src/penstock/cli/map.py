@@ -8,9 +8,9 @@ is called. An error of a command becomes a line on standard error and an exit st
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 import typer
@@ -49,6 +49,8 @@ COMMANDS: Final = {
 @cache
 def installed_commands() -> dict[str, dict[str, str]]:
     """The commands of other packages, by heading: `penstock-hives` → Hives."""
+    from importlib.metadata import entry_points
+
     found: dict[str, dict[str, str]] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         package = entry.dist.name if entry.dist else ""
@@ -62,11 +64,8 @@ class Map(TyperGroup):
         return [name for section in _sections().values() for name in section]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        for commands in (COMMANDS, installed_commands()):
-            for heading, section in commands.items():
-                if cmd_name in section:
-                    return _load(cmd_name, section[cmd_name], heading)
-        return None
+        # Our own first: a broker does not search the installed packages.
+        return _find(cmd_name, COMMANDS) or _find(cmd_name, installed_commands())
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, restore_secrets(args, os.environ))
@@ -94,6 +93,13 @@ def _ended(error: PenstockError | ConnectionError) -> typer.Exit:
 
 def _sections() -> dict[str, dict[str, str]]:
     return COMMANDS | installed_commands()
+
+
+def _find(name: str, commands: Mapping[str, Mapping[str, str]]) -> Any:
+    for heading, section in commands.items():
+        if name in section:
+            return _load(name, section[name], heading)
+    return None
 
 
 def _load(name: str, path: str, heading: str) -> Any:

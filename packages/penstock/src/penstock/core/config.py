@@ -7,19 +7,35 @@ defaults here, in this order; `config_sources.py` reads them. Programs build the
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from typing import Annotated, Any, Final, Literal, get_args
 
 from penstock.core.addresses import parse_address
 from penstock.core.redaction import redact_value
 from penstock.core.resources import memory_total
+from penstock.core.settings_model import (
+    After,
+    Before,
+    Field,
+    field_default,
+    field_descriptions,
+    field_types,
+    settings_model,
+)
 from penstock.core.units import Bytes, GiB, KiB, MiB, Seconds, Unit, WholeSeconds, parse_bytes
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
+#: Where a broker listens by default.
+LISTEN: Final = (
+    "amqp://127.0.0.1:5672",
+    "mqtt://127.0.0.1:1883",
+    "ws://127.0.0.1:15675",
+    "padres://127.0.0.1:5680",
+    "http://127.0.0.1:15672",
+)
 _SHARE: Final = "should be a share of memory from 0 to 1 (0.25, 25%), or bytes (2GiB)"
 
 
@@ -63,18 +79,15 @@ def _expand(path: Path) -> Path:
     return path.expanduser()
 
 
-TextList = Annotated[list[str], BeforeValidator(_texts)]
-AddressList = Annotated[list[str], BeforeValidator(_texts), AfterValidator(_addresses)]
-ShareOrBytes = Annotated[float | int, BeforeValidator(_share_or_bytes), AfterValidator(_share)]
-UserPath = Annotated[Path, AfterValidator(_expand)]
-
-_STRICT = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+TextList = Annotated[list[str], Before(_texts)]
+AddressList = Annotated[list[str], Before(_texts), After(_addresses)]
+ShareOrBytes = Annotated[float | int, Before(_share_or_bytes), After(_share)]
+UserPath = Annotated[Path, After(_expand)]
 
 
-class LogSettings(BaseModel):
+@settings_model
+class LogSettings:
     """Log output of the process."""
-
-    model_config = _STRICT
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest severity that is logged."""
@@ -82,10 +95,9 @@ class LogSettings(BaseModel):
     """Log format; auto is console in a terminal, JSON lines otherwise."""
 
 
-class TlsSettings(BaseModel):
+@settings_model
+class TlsSettings:
     """Certificates of the listeners that speak TLS (PEM files)."""
-
-    model_config = _STRICT
 
     certificate: UserPath | None = None
     """The server's certificate, followed by intermediate certificates."""
@@ -96,19 +108,16 @@ class TlsSettings(BaseModel):
     verify_peer: bool = False
     """Whether clients must present a certificate signed by an authority."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> TlsSettings:
+    def check(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key are set together or not at all")
         if self.verify_peer and self.authority is None:
             raise ValueError("verify_peer needs an authority to check certificates against")
-        return self
 
 
-class MqttSettings(BaseModel):
+@settings_model
+class MqttSettings:
     """Settings of MQTT."""
-
-    model_config = _STRICT
 
     exchange: str = Field(default="amq.topic", min_length=1, max_length=255)
     """The topic exchange for MQTT publishes and subscriptions."""
@@ -134,10 +143,9 @@ class MqttSettings(BaseModel):
     """Seconds between publishes of broker metrics under $SYS; 0 for none."""
 
 
-class PadresSettings(BaseModel):
+@settings_model
+class PadresSettings:
     """Settings of PADRES clients."""
-
-    model_config = _STRICT
 
     exchange: str = Field(default="content", min_length=1, max_length=255)
     """The x-content exchange shared with PADRES clients; declared when needed."""
@@ -153,20 +161,19 @@ class PadresSettings(BaseModel):
     """Publications that may wait for one client, the oldest dropped first; 0 for any number."""
 
 
-class OverlaySettings(BaseModel):
+@settings_model
+class OverlaySettings:
     """Content-based routing between brokers."""
 
-    model_config = _STRICT
-
-    id: str = Field(default="Broker1", pattern=r"^[A-Za-z0-9.:/]+$", max_length=64)
+    id: str = Field(default="Broker1", pattern=r"[A-Za-z0-9.:/]+", max_length=64)
     """The broker's unique id in the overlay; letters, digits, . : and /."""
     uri: str = ""
     """The address for neighbours, padres://host:port/ID; default: the first padres listener."""
-    neighbours: TextList = []
+    neighbours: TextList = Field(default_factory=list)
     """Brokers to connect to, padres://host:port/ID each."""
-    accept_links_from: TextList = []
+    accept_links_from: TextList = Field(default_factory=list)
     """Ids of brokers that may connect to this one, besides `neighbours`."""
-    accept_commands_from: TextList = []
+    accept_commands_from: TextList = Field(default_factory=list)
     """Ids of neighbours whose BROKER_CONTROL, BROKER_MONITOR and GLOBAL_FD are accepted."""
     user: str = ""
     """User for connections to neighbours without a user in their address; needs the tag overlay."""
@@ -204,18 +211,11 @@ class OverlaySettings(BaseModel):
     """Whether every message is traced (TRACEROUTE_MESSAGE)."""
 
 
-class BrokerSettings(BaseModel):
+@settings_model
+class BrokerSettings:
     """One broker: listeners, limits and memory."""
 
-    model_config = _STRICT
-
-    listen: AddressList = [
-        "amqp://127.0.0.1:5672",
-        "mqtt://127.0.0.1:1883",
-        "ws://127.0.0.1:15675",
-        "padres://127.0.0.1:5680",
-        "http://127.0.0.1:15672",
-    ]
+    listen: AddressList = Field(default_factory=lambda: list(LISTEN))
     """Addresses to listen on, scheme://host:port; port 0 lets the system choose."""
     server_name: str = Field(default="penstock", min_length=1, max_length=255)
     """The broker's name for clients and in the management API."""
@@ -225,9 +225,9 @@ class BrokerSettings(BaseModel):
     """Whether AMQP and PADRES clients may omit the user name (SASL ANONYMOUS)."""
     anonymous_user: str = Field(default="anonymous", min_length=1, max_length=255)
     """The user whose permissions apply to clients without a user name."""
-    allowed_hosts: TextList = []
+    allowed_hosts: TextList = Field(default_factory=list)
     """Host names of HTTP and WebSocket besides addresses and localhost; * for any."""
-    allowed_origins: TextList = []
+    allowed_origins: TextList = Field(default_factory=list)
     """Origins that may use HTTP and WebSocket, https://host[:port] each; * for any."""
     tls: TlsSettings = TlsSettings()
     """Certificates for amqps, https, mqtts, padress and wss listeners."""
@@ -271,18 +271,15 @@ class BrokerSettings(BaseModel):
         budget = self.memory_budget
         return int(budget * memory_total()) if budget <= 1 else int(budget)
 
-    @model_validator(mode="after")
-    def _certified(self) -> BrokerSettings:
+    def check(self) -> None:
         over_tls = [url for url in self.listen if parse_address(url).tls]
         if over_tls and self.tls.certificate is None:
             raise ValueError(f"{over_tls[0]} needs tls.certificate and tls.key")
-        return self
 
 
-class Settings(BaseModel):
+@settings_model
+class Settings:
     """All settings. The constructor reads nothing from outside; `load_settings` does."""
-
-    model_config = _STRICT
 
     data: UserPath = Field(default_factory=data_home)
     """The data directory: logs, users, definitions."""
@@ -295,20 +292,24 @@ class Settings(BaseModel):
 class SettingInfo:
     """One setting, for documentation and messages."""
 
-    __slots__ = ("default", "description", "key", "printed")
+    __slots__ = ("_model", "default", "key", "printed")
 
-    def shown(self, value: Any) -> Any:
-        return redact_value(self.key, value)
-
-    def __init__(self, key: str, default: Any, description: str, unit: Unit | None) -> None:
+    def __init__(self, key: str, default: Any, model: type[Any], unit: Unit | None) -> None:
         self.key = key
         self.default = default
-        self.description = description
         self.printed = unit.format if unit else _plain
+        self._model = model
+
+    @property
+    def description(self) -> str:
+        return field_descriptions(self._model).get(self.key.rpartition(".")[2], "")
 
     @property
     def variable(self) -> str:
         return environment_variable(self.key)
+
+    def shown(self, value: Any) -> Any:
+        return redact_value(self.key, value)
 
 
 def environment_variable(key: str) -> str:
@@ -323,17 +324,17 @@ def _plain(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def list_settings(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, SettingInfo]:
-    """Every setting by dotted key, in the order of the models."""
+def list_settings(model: type[Any] = Settings, prefix: str = "") -> dict[str, SettingInfo]:
+    """Every setting by dotted key, in the order of the classes."""
     found: dict[str, SettingInfo] = {}
-    for name, field in model.model_fields.items():
-        key = prefix + name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found |= list_settings(field.annotation, key + ".")
+    types = field_types(model)
+    for field in dataclasses.fields(model):
+        key, kind = prefix + field.name, types[field.name]
+        if dataclasses.is_dataclass(kind):
+            found |= list_settings(kind, key + ".")  # type: ignore[arg-type]
             continue
-        unit = next((mark for mark in field.metadata if isinstance(mark, Unit)), None)
-        default = field.get_default(call_default_factory=True)
-        found[key] = SettingInfo(key, default, field.description or "", unit)
+        unit = next((mark for mark in get_args(kind) if isinstance(mark, Unit)), None)
+        found[key] = SettingInfo(key, field_default(field), model, unit)
     return found
 
 

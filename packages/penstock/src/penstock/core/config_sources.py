@@ -16,9 +16,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
 from penstock.core.config import (
     ENVIRONMENT_PREFIX,
     SettingInfo,
@@ -28,6 +25,7 @@ from penstock.core.config import (
 )
 from penstock.core.errors import ConfigurationError
 from penstock.core.redaction import redact
+from penstock.core.settings_model import SettingProblem, SettingsError, build_settings
 
 CONFIG_FILE: Final = "penstock.toml"
 CONFIG_FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
@@ -75,9 +73,9 @@ def load_settings(
             origins[key] = origin
             _place(merged, key, value)
     try:
-        return EffectiveSettings(Settings(**merged), origins)
-    except ValidationError as error:
-        lines = [_explain(details, origins, settings) for details in error.errors()]
+        return EffectiveSettings(build_settings(Settings, merged), origins)
+    except SettingsError as error:
+        lines = [_explain(problem, origins, settings) for problem in error.problems]
     raise ConfigurationError("\n".join(dict.fromkeys(lines)))
 
 
@@ -171,30 +169,19 @@ def _place(tree: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _explain(
-    details: ErrorDetails, origins: Mapping[str, str], settings: Mapping[str, SettingInfo]
+    problem: SettingProblem, origins: Mapping[str, str], settings: Mapping[str, SettingInfo]
 ) -> str:
-    key = _key(details["loc"], settings)
+    key = ".".join(problem.location)
     # If a whole section is invalid, the first key written in it tells the source.
     written = next((name for name in origins if name == key or name.startswith(key + ".")), key)
     origin = origins.get(written, DEFAULT_ORIGIN)
-    if details["type"] == "extra_forbidden":
+    if problem.unknown:
         return f"{origin}: unknown setting {written}{_meant(written, settings)}"
-    problem = details["msg"].removeprefix("Value error, ").replace("Input should", "should")
     setting = settings.get(key)
     if setting is None:  # a section whose settings contradict each other
-        return redact(f"{origin}: {key}: {problem}")
+        return redact(f"{origin}: {key}: {problem.text}")
     about = setting.description[:1].lower() + setting.description[1:].rstrip(".")
-    return redact(f"{origin}: {key} = {setting.shown(details['input'])!r}: {problem} ({about})")
-
-
-def _key(location: tuple[int | str, ...], settings: Mapping[str, SettingInfo]) -> str:
-    """The dotted key of an error location, without the index or union arm below it."""
-    key = ""
-    for step in location:
-        key = f"{key}.{step}" if key else str(step)
-        if key in settings:
-            break
-    return key
+    return redact(f"{origin}: {key} = {setting.shown(problem.value)!r}: {problem.text} ({about})")
 
 
 def _meant(key: str, settings: Mapping[str, SettingInfo]) -> str:

@@ -8,63 +8,77 @@ characters are escaped: names and reasons come from peers and must not control a
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-import structlog
-from structlog.stdlib import BoundLogger, ProcessorFormatter
-from structlog.typing import EventDict, Processor
-
-from penstock.core.redaction import redact_value
+from penstock.core.redaction import redact, redact_value
 
 if TYPE_CHECKING:
     from penstock.core.config import LogSettings
 
 ROOT_LOGGER = "penstock"
 
-
-class Logger(BoundLogger):
-    """Checks the level first: debug events are logged for every message."""
-
-    def debug(self, event: str | None = None, *args: Any, **fields: Any) -> Any:
-        if self._logger.isEnabledFor(logging.DEBUG):
-            super().debug(event, *args, **fields)
-
-    def info(self, event: str | None = None, *args: Any, **fields: Any) -> Any:
-        if self._logger.isEnabledFor(logging.INFO):
-            super().info(event, *args, **fields)
+_COLORS: Final = {"debug": 32, "info": 32, "warning": 33, "error": 31, "critical": 31}
+#: Characters that put a text between quotes.
+_QUOTED: Final = frozenset(" \t=\r\n\"'")
 
 
-def _redacted(_: Any, __: str, fields: EventDict) -> EventDict:
-    for name, value in fields.items():
-        if isinstance(value, str | list | tuple):
-            fields[name] = redact_value(name, value)
-    return fields
+class LogEvent:
+    """The message of a log record."""
+
+    __slots__ = ("event", "fields")
+
+    def __init__(self, event: str, fields: dict[str, Any]) -> None:
+        self.event = redact(event)
+        self.fields = {name: redact_value(name, value) for name, value in fields.items()}
+
+    def __str__(self) -> str:
+        return " ".join((self.event, *_pairs(self.fields)))
+
+
+class Logger:
+    __slots__ = ("_logger",)
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._log(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._log(logging.WARNING, event, fields)
+
+    def error(
+        self, event: str, *, exc_info: BaseException | bool | None = None, **fields: Any
+    ) -> None:
+        self._log(logging.ERROR, event, fields, exc_info)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """An error, with the exception that is being handled."""
+        self._log(logging.ERROR, event, fields, exc_info=True)
+
+    def _log(
+        self,
+        level: int,
+        event: str,
+        fields: dict[str, Any],
+        exc_info: BaseException | bool | None = None,
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, LogEvent(event, fields), exc_info=exc_info, stacklevel=3)
 
 
 def get_logger(name: str) -> Logger:
     """The logger of a module: `get_logger(__name__)`. `penstock_hives` becomes `penstock.hives`, so
     all loggers have one root."""
     name = name.replace("penstock_", "penstock.", 1) if name.startswith("penstock_") else name
-    return cast(
-        Logger,
-        structlog.wrap_logger(
-            logging.getLogger(name),
-            processors=[
-                structlog.stdlib.filter_by_level,
-                structlog.stdlib.add_log_level,
-                structlog.stdlib.add_logger_name,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                structlog.processors.format_exc_info,
-                _redacted,
-                ProcessorFormatter.wrap_for_formatter,
-            ],
-            wrapper_class=Logger,
-            context_class=dict,
-            cache_logger_on_first_use=True,
-        ),
-    )
+    return Logger(logging.getLogger(name))
 
 
 def configure_logs(settings: LogSettings, stream: TextIO | None = None) -> None:
@@ -72,7 +86,7 @@ def configure_logs(settings: LogSettings, stream: TextIO | None = None) -> None:
     out = stream or sys.stderr
     pretty = settings.format == "console" or (settings.format == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
-    handler.setFormatter(_formatter(pretty, colors=out.isatty()))
+    handler.setFormatter(ConsoleFormatter(out.isatty()) if pretty else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -89,33 +103,70 @@ def escape_text(text: str, *, lines: bool = False) -> str:
     )
 
 
-def _escape(_: Any, __: str, fields: EventDict) -> EventDict:
-    for key, value in fields.items():
-        if isinstance(value, str):
-            fields[key] = escape_text(value, lines=key in ("exception", "stack"))
-    return fields
+class JsonFormatter(logging.Formatter):
+    """A JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event, fields = _event_of(record)
+        line = {
+            "event": event,
+            **fields,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "timestamp": _timestamp(record),
+        }
+        if trace := _traceback(self, record):
+            line["exception"] = trace
+        return json.dumps(line, default=str)
 
 
-def _formatter(pretty: bool, colors: bool) -> logging.Formatter:
-    renderer: Processor
-    if pretty:
-        renderer = structlog.dev.ConsoleRenderer(
-            colors=colors, exception_formatter=structlog.dev.plain_traceback
-        )
-    else:
-        renderer = structlog.processors.JSONRenderer(default=str)
-    return ProcessorFormatter(
-        processors=[
-            ProcessorFormatter.remove_processors_meta,
-            *([_escape] if pretty else []),
-            renderer,
-        ],
-        # Records of other libraries get the same fields.
-        foreign_pre_chain=[
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.add_logger_name,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            _redacted,
-        ],
-    )
+class ConsoleFormatter(logging.Formatter):
+    """A line for people: time, level, event, logger, fields; the traceback follows."""
+
+    def __init__(self, colors: bool) -> None:
+        super().__init__()
+        self._colors = colors
+
+    def format(self, record: logging.LogRecord) -> str:
+        event, fields = _event_of(record)
+        level = record.levelname.lower()
+        parts = [
+            self._styled(2, _timestamp(record)),
+            f"[{self._styled(_COLORS.get(level, 0), f'{level:<9}')}]",
+            self._styled(1, f"{escape_text(event):<30}"),
+            f"[{self._styled(1, record.name)}]",
+            *_pairs(fields),
+        ]
+        line = " ".join(parts)
+        trace = _traceback(self, record)
+        return f"{line}\n{escape_text(trace, lines=True)}" if trace else line
+
+    def _styled(self, code: int, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colors else text
+
+
+def _event_of(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
+    """Records of other libraries are events without fields."""
+    message = record.msg
+    if isinstance(message, LogEvent):
+        return message.event, message.fields
+    return redact(record.getMessage()), {}
+
+
+def _pairs(fields: dict[str, Any]) -> list[str]:
+    return [f"{name}={_shown(value)}" for name, value in fields.items()]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and not _QUOTED.intersection(value):
+        return escape_text(value)
+    return repr(value)
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return redact(formatter.formatException(record.exc_info)) if record.exc_info else ""

@@ -1,18 +1,19 @@
 """Metrics of a broker, for Prometheus and the management API.
 
 The hot path adds to plain integers (`metrics.published += 1`); a collector reads them at a scrape.
-Gauges that are cheaper to compute than to count are set by `on_scrape` callbacks before. Each
-`Metrics` has its own registry, so several brokers can run in one process.
+Gauges that are cheaper to compute than to count are set by `on_scrape` callbacks before. The first
+scrape loads `prometheus_client`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import Final, Literal, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 MetricKind = Literal["counter", "gauge"]
 
@@ -78,15 +79,13 @@ class Metrics:
         self.queues = self.exchanges = self.ready = self.unacknowledged = 0
         self.memory_used = self.disk_free = 0
         self.refreshers: list[Callable[[Metrics], None]] = []
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(_Reader(self))
-        #: The duration of each group commit's sync.
-        self.sync_seconds = Histogram(
-            "penstock_log_sync_seconds",
-            "Duration of the sync of a group commit.",
-            buckets=_SYNC_BUCKETS,
-            registry=self.registry,
-        )
+        #: Group commits by the duration of their sync, the last without an upper bound; the total.
+        self.syncs = [0] * (len(_SYNC_BUCKETS) + 1)
+        self.sync_seconds = 0.0
+
+    def observe_sync(self, seconds: float) -> None:
+        self.syncs[bisect_left(_SYNC_BUCKETS, seconds)] += 1
+        self.sync_seconds += seconds
 
     def on_scrape(self, refresh: Callable[[Metrics], None]) -> None:
         """Call `refresh` before a scrape, to set gauges."""
@@ -98,19 +97,29 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """In Prometheus' text format."""
-        return generate_latest(self.registry)
+        from prometheus_client import CollectorRegistry, generate_latest
 
-
-class _Reader(Collector):
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return generate_latest(registry)
 
     def collect(self) -> Iterator[Metric]:
-        self._metrics.refresh()
+        """As collectors of `prometheus_client` do."""
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        self.refresh()
         for metric in METRICS:
             family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            value = getattr(self._metrics, metric.attribute)
+            value = getattr(self, metric.attribute)
             yield family(f"penstock_{metric.name}", metric.help, value=value)
-
-    def describe(self) -> list[Metric]:
-        return []
+        bounds = (*map(str, map(float, _SYNC_BUCKETS)), "+Inf")
+        yield HistogramMetricFamily(
+            "penstock_log_sync_seconds",
+            "Duration of the sync of a group commit.",
+            buckets=list(zip(bounds, accumulate(self.syncs), strict=True)),
+            sum_value=self.sync_seconds,
+        )

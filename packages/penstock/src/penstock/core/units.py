@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
+from penstock.core.settings_model import Before
 
 KiB: Final = 1 << 10
 MiB: Final = 1 << 20
@@ -99,6 +99,6 @@ def _seconds(value: object) -> object:
 
 
 #: Settings types: a number, or a text with a unit.
-Bytes = Annotated[int, BeforeValidator(_bytes), Unit(format_bytes)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Unit(format_seconds)]
-WholeSeconds = Annotated[int, BeforeValidator(_seconds), Unit(format_seconds)]
+Bytes = Annotated[int, Before(_bytes), Unit(format_bytes)]
+Seconds = Annotated[float, Before(_seconds), Unit(format_seconds)]
+WholeSeconds = Annotated[int, Before(_seconds), Unit(format_seconds)]

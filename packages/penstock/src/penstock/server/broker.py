@@ -42,11 +42,11 @@ from penstock.server.listener import (
     tls_context,
 )
 from penstock.server.overlay import Overlay
-from penstock.server.websocket import WebSocketConnection
 
 if TYPE_CHECKING:
     from penstock.broker.content_router import ContentRouter
     from penstock.server.management.server import ManagementServer
+    from penstock.server.websocket import WebSocketConnection
 
 
 #: The file in the data directory that a broker locks for as long as it runs.
@@ -135,7 +135,7 @@ class Broker:
             on_fault=partial(self._watch.fault, "log"),
             on_recovered=partial(self._watch.recovered, "log"),
             on_synced=self._synced,
-            observe_sync=metrics.sync_seconds.observe,
+            observe_sync=metrics.observe_sync,
         )
         self.kernel = Kernel(
             loop=loop,
@@ -169,8 +169,11 @@ class Broker:
                 if self.kernel.write_batch.is_over():
                     self.kernel.write_batch.flush()
                     await asyncio.sleep(0)
-        for service in dict.fromkeys(SCHEMES.values()):
-            self._services[service] = service(self)
+        schemes = [address.scheme for address in addresses if address.scheme in SCHEMES]
+        for scheme in (*schemes, "mqtt"):  # sessions expire without a listener, too
+            service = SCHEMES[scheme]
+            if service not in self._services:
+                self._services[service] = service(self)
         self.kernel.write_batch.flush()
         self._watch.start()
         try:

@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from penstock.broker.host import ConnectionLimiter, Host, UnauthenticatedConnection
 from penstock.core.addresses import ListenAddress
@@ -24,13 +24,11 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.host_policy import HostPolicy
 from penstock.core.logs import get_logger
 from penstock.core.units import KiB
-from penstock.protocols.amqp091.terminal import Amqp091Protocol
-from penstock.protocols.amqp10.terminal import Amqp10Protocol
-from penstock.protocols.mqtt.terminal import MqttProtocol
-from penstock.protocols.padres.terminal import PadresProtocol
 from penstock.server.event_loop import BrokerEventLoop, SocketTransport
-from penstock.server.websocket import WebSocketConnection
 from penstock.wire.amqp10.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
+
+if TYPE_CHECKING:
+    from penstock.server.websocket import WebSocketConnection
 
 #: Connections accepted in one pass of the event loop.
 ACCEPTS_PER_PASS: Final = 64
@@ -186,8 +184,8 @@ class AmqpService:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self._v091 = Amqp091Protocol(host)
-        self._v10 = Amqp10Protocol(host)
+        self._v091 = open_amqp091(host)
+        self._v10: ProtocolService | None = None  #: when a client speaks it
         self.detectors: set[AmqpVersionDetector] = set()
 
     def terminal(self) -> asyncio.Protocol:
@@ -196,6 +194,8 @@ class AmqpService:
     def choose(self, received: bytes) -> asyncio.Protocol | None:
         """The terminal for the version, 0-9-1 if it is unknown; None if more bytes are needed."""
         if received.startswith(AMQP10_HEADERS):
+            if self._v10 is None:
+                self._v10 = open_amqp10(self.host)
             return self._v10.terminal()
         if any(header.startswith(received) for header in AMQP10_HEADERS):
             return None
@@ -205,7 +205,8 @@ class AmqpService:
         for detector in list(self.detectors):
             detector.abort()
         self._v091.close()
-        self._v10.close()
+        if self._v10 is not None:
+            self._v10.close()
 
 
 class AmqpVersionDetector(asyncio.Protocol):
@@ -253,18 +254,45 @@ class ProtocolService(Protocol):
         """Called when all connections have ended."""
 
 
+# A protocol is imported when it is used: idle brokers stay small.
+
+
+def open_amqp091(host: Host) -> ProtocolService:
+    from penstock.protocols.amqp091.terminal import Amqp091Protocol
+
+    return Amqp091Protocol(host)
+
+
+def open_amqp10(host: Host) -> ProtocolService:
+    from penstock.protocols.amqp10.terminal import Amqp10Protocol
+
+    return Amqp10Protocol(host)
+
+
+def open_mqtt(host: Host) -> ProtocolService:
+    from penstock.protocols.mqtt.terminal import MqttProtocol
+
+    return MqttProtocol(host)
+
+
+def open_padres(host: Host) -> ProtocolService:
+    from penstock.protocols.padres.terminal import PadresProtocol
+
+    return PadresProtocol(host)
+
+
 #: The protocol of each scheme.
 SCHEMES: Final[dict[str, Callable[[Host], ProtocolService]]] = {
     "amqp": AmqpService,
     "amqps": AmqpService,
-    "amqp10": Amqp10Protocol,
-    "amqps10": Amqp10Protocol,
-    "mqtt": MqttProtocol,
-    "mqtts": MqttProtocol,
-    "ws": MqttProtocol,
-    "wss": MqttProtocol,
-    "padres": PadresProtocol,
-    "padress": PadresProtocol,
+    "amqp10": open_amqp10,
+    "amqps10": open_amqp10,
+    "mqtt": open_mqtt,
+    "mqtts": open_mqtt,
+    "ws": open_mqtt,
+    "wss": open_mqtt,
+    "padres": open_padres,
+    "padress": open_padres,
 }
 
 # MQTT over WebSocket.
@@ -302,6 +330,8 @@ async def open_listener(
         return service.terminal()
 
     def websocket() -> asyncio.Protocol:
+        from penstock.server.websocket import WebSocketConnection
+
         return WebSocketConnection(
             terminal(),
             MQTT_SUBPROTOCOLS,
