@@ -19,9 +19,10 @@ from benchmarks.harness.page import put_chapter
 from benchmarks.peers import available
 from benchmarks.spark import report
 from benchmarks.spark.fill import BODY_BYTES, fill, reports_a_chunk
+from benchmarks.spark.floor import FloorSource, store
 from benchmarks.spark.peers import Peer, start_with_management
 from benchmarks.spark.rates import Way, in_turns
-from benchmarks.spark.ways import batch, consume, follow, take
+from benchmarks.spark.ways import batch, consume, follow, follow_frame, take
 from penstock_spark import open_session
 
 _METHOD: Final = (
@@ -109,10 +110,17 @@ def _penstock(spark: SparkSession, peer: Peer, folder: Path, rows: int) -> Itera
     same = spark.read.parquet(parquet)
     found = same.count()
     assert found == rows, f"{found} rows of {rows}"
+    prebuilt = folder / "prebuilt.arrow"
+    store(frame, prebuilt)
+    spark.dataSource.register(FloorSource)
+    floor = spark.read.format("floor").load(str(prebuilt))
+    live = spark.readStream.format("floor").load(str(prebuilt))
     ways = [
         Way("a batch", rows, partial(take, frame)),
         Way("a batch of two columns", rows, partial(take, two)),
         Way("a query", rows, lambda: follow(spark, url, streams, folder)),
+        Way("prebuilt Arrow, a batch", rows, partial(take, floor)),
+        Way("prebuilt Arrow, a query", rows, partial(follow_frame, live, folder)),
         Way("Parquet", rows, partial(take, same)),
     ]
     yield _Turns("From Penstock", ways, "Parquet")

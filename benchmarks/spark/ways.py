@@ -38,12 +38,14 @@ def take(frame: DataFrame) -> None:
 
 def follow(spark: SparkSession, url: str, streams: Sequence[str], folder: Path) -> None:
     """One micro-batch with all there is, from a checkpoint that is new."""
-    checkpoint = folder / f"checkpoint-{time.monotonic_ns()}"
     reader = spark.readStream.format("penstock").options(url=url, streams=",".join(streams))
+    follow_frame(reader.option("startingOffsets", "earliest").load(), folder)
+
+
+def follow_frame(frame: DataFrame, folder: Path) -> None:
+    checkpoint = folder / f"checkpoint-{time.monotonic_ns()}"
     query = (
-        reader.option("startingOffsets", "earliest")
-        .load()
-        .writeStream.format("noop")
+        frame.writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()

@@ -11,6 +11,7 @@ from http.client import HTTPResponse
 from typing import IO, Any, Final, cast
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.client.management import ManagementClient
@@ -20,6 +21,8 @@ from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange
 #: For more streams, the whole list is fetched.
 _MAX_SINGLE_REQUESTS: Final = 8
 _COLUMNS: Final = "name,first_offset,committed_offset"
+#: Reads of this size get a buffer of their own.
+_BUFFER_BYTES: Final = 65_536
 
 
 class ArrowStreamBackend:
@@ -92,9 +95,34 @@ def _path(name: str) -> str:
 def _batches(answer: HTTPResponse) -> Iterator[pa.RecordBatch]:
     """The batches of an answer; a truncated answer is a connection error."""
     try:
-        with pa.ipc.open_stream(cast(IO[bytes], answer)) as stream:
+        with pa.ipc.open_stream(cast(IO[bytes], _AnswerFile(answer))) as stream:
             yield from stream
             # Arrow's end marker precedes HTTP's: detect an answer truncated after a batch.
             answer.read()
     except pa.ArrowInvalid as error:
         raise ConnectionResetError(f"truncated answer: {error}") from None
+
+
+class _AnswerFile:
+    """The body of an answer, read into buffers of the requested size: `HTTPResponse.read` would
+    join them from the pieces that the broker sent."""
+
+    closed = False
+
+    def __init__(self, answer: HTTPResponse) -> None:
+        self._answer = answer
+
+    def read(self, size: int = -1) -> bytes | memoryview:
+        if size < _BUFFER_BYTES:
+            return self._answer.read(size)
+        space = np.empty(size, np.uint8).data
+        filled = 0
+        while filled < size and (count := self._answer.readinto(space[filled:])):
+            filled += count
+        return space[:filled]
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """The answer is closed by its owner."""

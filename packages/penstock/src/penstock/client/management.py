@@ -12,11 +12,10 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlencode, urlsplit
 
 from penstock.client.url import create_tls_context
-from penstock.core.config import BrokerSettings
 from penstock.core.errors import (
     AccessRefused,
     ConfigurationError,
@@ -24,6 +23,9 @@ from penstock.core.errors import (
     PenstockError,
     ProtocolError,
 )
+
+if TYPE_CHECKING:
+    from penstock.core.config import BrokerSettings
 
 #: Of commands: for each read of an answer.
 TIMEOUT_SECONDS: Final = 10.0

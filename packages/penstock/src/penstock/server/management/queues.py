@@ -263,11 +263,12 @@ class _Pieces:
     closed = False
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._pieces: list[memoryview] = []
 
     def write(self, data: Any) -> int:
-        self._pieces.append(bytes(data))
-        return len(data)
+        piece = memoryview(data)  # Arrow's buffers keep their memory
+        self._pieces.append(piece)
+        return len(piece)
 
     def flush(self) -> None:
         """`take` returns everything."""
@@ -275,9 +276,26 @@ class _Pieces:
     def close(self) -> None:
         """`take` returns the rest."""
 
-    def take(self) -> list[bytes]:
-        pieces, self._pieces = self._pieces, []
-        return [b"".join(pieces)] if pieces else []
+    def take(self) -> list[bytes | memoryview]:
+        """Large pieces as they are, small ones joined."""
+        taken: list[bytes | memoryview] = []
+        small: list[memoryview] = []
+        for piece in self._pieces:
+            if len(piece) < _SMALL_PIECE_BYTES:
+                small.append(piece)
+                continue
+            if small:
+                taken.append(b"".join(small))
+                small = []
+            taken.append(piece)
+        if small:
+            taken.append(b"".join(small))
+        self._pieces = []
+        return taken
+
+
+#: Joining such pieces costs less than a write for each.
+_SMALL_PIECE_BYTES: Final = 65_536
 
 
 _PATH: Final = "/api/queues/{vhost}/{name}"
