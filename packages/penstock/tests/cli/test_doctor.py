@@ -14,6 +14,7 @@ from penstock.cli import doctor
 from penstock.cli.doctor import Finding
 from penstock.core.config import BrokerSettings, Settings, TlsSettings
 from penstock.core.data_directory import FileLock
+from penstock.core.settings_model import build_settings
 from tests.cli.command import run
 from tests.client.test_tls import write_certificate
 
@@ -21,7 +22,7 @@ Check = Callable[[Settings], Iterator[Finding]]
 
 
 def findings(check: Check, data: Path, **broker: object) -> list[Finding]:
-    settings = Settings(data=data, broker=BrokerSettings.model_validate(broker))
+    settings = Settings(data=data, broker=build_settings(BrokerSettings, broker))
     found = list(check(settings))
     assert all(each.advice for each in found if each.verdict != "ok")
     return found
