@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.peers import Broker, Penstock
+from tests.pipeline.object_store import ObjectStore, object_store
 
 #: A session's first query takes half a minute on a busy machine, and all share the machine.
 QUERY_SECONDS = 300
@@ -89,3 +90,10 @@ def penstock_reader(spark: SparkSession, penstock: Penstock, tmp_path: Path) -> 
 def stop_all(spark: SparkSession) -> None:
     for query in spark.streams.active:
         query.stop()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[ObjectStore]:
+    """An object store with the bucket `lake`."""
+    with object_store() as store:
+        yield store
