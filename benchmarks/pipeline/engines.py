@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,11 +23,10 @@ import pyarrow as pa
 
 from benchmarks.accuracy.scoring import profiles_of
 from benchmarks.errors import WrongDelivery
-from penstock_hives.occupancy import silver
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
+from penstock_hives.occupancy.silver import MessageShards, SilverFiles, make_silver
 from penstock_hives.sensors.fleet import Fleet, Quirks
 from penstock_spark.bronze import MESSAGES_SCHEMA, MESSAGES_TABLE, BronzeFiles
-from penstock_spark.flow import FlowBatch
 from penstock_spark.lake import Lake
 
 if TYPE_CHECKING:
@@ -153,9 +152,18 @@ def _messages(frames: pa.Table, first: int) -> pa.Table:
 
 
 def _ours(spark: SparkSession, bronze: Bronze) -> Table:
-    messages = bronze.stock.frame(spark, bronze.lake.table(MESSAGES_TABLE))
-    batch = FlowBatch(0, messages, bronze.stock, bronze.reports, bronze.lake)
-    silver.write_silver(batch, profiles_of(bronze.fleet), SENSOR_STATE_SCHEMA.empty_table())
+    tasks = spark.sparkContext.defaultParallelism
+    files = SilverFiles.stage(bronze.lake, 0)
+    profiles, none = profiles_of(bronze.fleet), SENSOR_STATE_SCHEMA.empty_table()
+
+    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (each for rows in numbers for each in rows["id"].to_pylist()):
+            messages = MessageShards(bronze.stock, number, tasks).read()
+            made, _ = make_silver(messages, profiles, none)
+            yield pa.RecordBatch.from_pydict({"files": [files.write(made)]})
+
+    written = spark.range(0, tasks, 1, tasks).mapInArrow(work, "files STRING").collect()
+    files.commit(bronze.lake, [row.files for row in written])
     rows = spark.sql(_SPARK, reports=bronze.lake.read(spark, "silver.reports")).toArrow()
     return _listed(rows)
 

@@ -10,42 +10,23 @@ published again. Nightly tasks compute forecasts, analytics and the table `typic
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Final
 
 import penstock_store
-from penstock.core.logs import get_logger
 from penstock_hives.analytics.nightly import AnalyticsTask
 from penstock_hives.forecast.schedule import ForecastTask
-from penstock_hives.occupancy import silver
 from penstock_hives.occupancy.gold import generations
-from penstock_hives.occupancy.gold.ledger import (
-    DEAD_LETTER_COUNT_SCHEMA,
-    SENSOR_STATUS_SCHEMA,
-    BatchFacts,
-)
-from penstock_hives.occupancy.profiles import SensorProfiles
-from penstock_hives.occupancy.publisher import OccupancyPublisher
-from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
-from penstock_hives.occupancy.silver import SilverSummary, flatten_struct
-from penstock_hives.occupancy.writer import CURRENT_GENERATION, OccupancyWriter
+from penstock_hives.occupancy.writer import OccupancyWriter, ServiceUrls
 from penstock_spark.flow import FlowBatch, FlowContext, PeriodicTask
 from penstock_spark.stream_declaration import StreamDeclaration
 from penstock_store import Connection, Database
-from penstock_store.cache import BlockingCache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-log = get_logger(__name__)
 
 NAME: Final = "hives"
 STREAMS: Final = "sensors*"
@@ -71,7 +52,7 @@ class HivesFlow:
         lake: Path | None = None,
     ) -> None:
         """URLs; without a broker nothing is published, without a lake analytics are not copied."""
-        self._urls = (database, broker, cache)
+        self._urls = ServiceUrls(database, broker, cache)
         self._lake = lake
         self._writer: OccupancyWriter | None = None
 
@@ -89,9 +70,10 @@ class HivesFlow:
 
     @property
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
-        database, *_ = self._urls
+        database = self._urls.database
         interval = (NIGHT_SECONDS, NIGHT_RETRY_SECONDS)
         return (
+            PeriodicTask("clock", self._advance_clock, CLOCK_SECONDS, CLOCK_SECONDS),
             PeriodicTask("forecast", ForecastTask(database), *interval),
             PeriodicTask("usual weeks", TypicalWeekTask(database), *interval),
             PeriodicTask("analytics", AnalyticsTask(database, self._lake), *interval),
@@ -101,25 +83,11 @@ class HivesFlow:
     def writer(self) -> OccupancyWriter:
         """The writer of this process, opened on first use."""
         if self._writer is None:
-            database, broker, cache = self._urls
-            self._writer = OccupancyWriter(
-                NAME, Database(database), BlockingCache(cache), OccupancyPublisher(broker)
-            )
+            self._writer = OccupancyWriter(NAME, self._urls)
         return self._writer
 
     def apply(self, batch: FlowBatch) -> None:
-        generation = batch.generation if batch.is_rebuild else CURRENT_GENERATION
-        start = self.writer.start_batch(generation, batch.id)
-        if start.states is None:
-            log.info("batch already applied", flow=NAME, batch=batch.id)
-            if not batch.is_rebuild:
-                self.writer.publish_all()
-            return
-        summary = silver.write_silver(batch, start.profiles, start.states)
-        for notice in summary.notices.to_pylist():
-            log.warning("sensor notice", **notice)
-        facts = make_facts(summary, start.profiles, batch.rows)
-        self.writer.apply_batch(generation, batch.id, facts)
+        self.writer.apply(batch)
 
     def begin_rebuild(self, generation: int, since: int) -> int:
         """Rebuild from the first batch: earlier sensor states are not stored."""
@@ -142,10 +110,13 @@ class HivesFlow:
         if writer is not None:
             writer.close()
 
-    def __getstate__(self) -> tuple[tuple[str, str | None, str | None], Path | None]:
+    def _advance_clock(self, spark: SparkSession) -> None:
+        self.writer.advance_clock(spark)
+
+    def __getstate__(self) -> tuple[ServiceUrls, Path | None]:
         return self._urls, self._lake
 
-    def __setstate__(self, state: tuple[tuple[str, str | None, str | None], Path | None]) -> None:
+    def __setstate__(self, state: tuple[ServiceUrls, Path | None]) -> None:
         self._urls, self._lake = state
         self._writer = None
 
@@ -155,74 +126,10 @@ def open_flow(context: FlowContext) -> Iterator[HivesFlow]:
     """The flow with its database, which is started if it is the embedded one."""
     with penstock_store.open(context.database, context.data) as database:
         flow = HivesFlow(database.url, context.broker, context.cache, context.data / "lake")
-        stopped = threading.Event()
-        clock = threading.Thread(
-            target=_advance_clock, args=(flow, stopped), name="hives clock", daemon=True
-        )
-        clock.start()
         try:
             yield flow
         finally:
-            stopped.set()
-            clock.join()
             flow.close()
-
-
-def _advance_clock(flow: HivesFlow, stopped: threading.Event) -> None:
-    while not stopped.wait(CLOCK_SECONDS):
-        try:
-            flow.writer.advance_clock()
-        except Exception as error:  # the next batch meets the same error and retries
-            log.warning("clock advance failed", flow=NAME, reason=str(error))
-
-
-#: Columns of `sensor_status` whose names differ from the fields of silver's statuses.
-_STATUS_COLUMNS: Final = {"battery": "battery_mv", "signal": "signal_dbm"}
-
-
-def make_facts(summary: SilverSummary, profiles: SensorProfiles, messages: int) -> BatchFacts:
-    return BatchFacts(
-        counts=summary.counts,
-        states=summary.states.cast(SENSOR_STATE_SCHEMA),
-        statuses=_last_statuses(summary.statuses, profiles),
-        dead_letters=_count_dead_letters(summary.dead_letters),
-        rows=messages,
-    )
-
-
-def _count_dead_letters(dead_letters: pa.Table) -> pa.Table:
-    received = dead_letters["received_at"]
-    table = pa.table(
-        {
-            "day": received.cast(pa.timestamp("us", "UTC")).cast(pa.date32()),
-            "stream": dead_letters["stream"],
-            "reason": pc.struct_field(dead_letters["dead_letter"], "reason"),
-            "at": received,
-        }
-    )
-    groups = table.group_by(["day", "stream", "reason"]).aggregate([("at", "max"), ("at", "count")])
-    return (
-        groups.rename_columns({"at_max": "last_at", "at_count": "count"})
-        .select(DEAD_LETTER_COUNT_SCHEMA.names)
-        .cast(DEAD_LETTER_COUNT_SCHEMA)
-    )
-
-
-def _last_statuses(statuses: pa.Table, profiles: SensorProfiles) -> pa.Table:
-    fields = flatten_struct(statuses, "status")
-    columns: dict[str, Any] = {
-        _STATUS_COLUMNS.get(name, name): fields[name] for name in fields.schema.names
-    }
-    rows = profiles.rows(statuses["sensor"].combine_chunks())
-    columns["sensor_id"] = pa.array(profiles.sensor_ids[rows])
-    columns["received_at"] = statuses["received_at"]
-    columns["raw"] = statuses["raw"]
-    table = pa.table(columns).select(SENSOR_STATUS_SCHEMA.names).cast(SENSOR_STATUS_SCHEMA)
-    sensor = np.asarray(table["sensor_id"])
-    received = np.asarray(table["received_at"].cast(pa.int64()))
-    order = np.lexsort((received, sensor))
-    last = np.append(sensor[order][1:] != sensor[order][:-1], True)[: len(order)]
-    return table.take(pa.array(order[last]))
 
 
 #: Medians of entries and occupancy by weekday and local hour, for hives without a row since their

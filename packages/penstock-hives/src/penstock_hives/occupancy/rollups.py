@@ -52,6 +52,9 @@ class OccupancyRollup:
     def mean(self) -> Floats:
         return self.area / self.slots
 
+    def only(self, rows: Numbers) -> OccupancyRollup:
+        return OccupancyRollup(*(getattr(self, name)[rows] for name in OccupancyRollup.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class _RollupInput:

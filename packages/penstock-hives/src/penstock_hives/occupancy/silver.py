@@ -1,27 +1,33 @@
-"""Silver tables of a batch, in one Spark job.
+"""Silver tables of a batch, and what gold needs of it.
 
-Each task reads the files of the batch, selects the messages of its sensors, decodes and counts them
-in stream order, and writes its files of the silver tables. A `SilverSummary` (counts by hive and
-slot, sensor states, statuses, dead letters, notices) returns to the driver. There is no shuffle:
-reading a few columns in every task costs less. Tables are committed one after the other, before
-gold. A retried batch replaces its files.
+Messages of some sensors are decoded and counted in stream order, with the states of these sensors
+from the database. A large batch is divided by shards of the message key: each task of a Spark job
+reads the messages and the sensors of its shards only, writes its files of the silver tables and
+stages the new sensor states. Counts by hive and slot go to the tasks of gold, by hive. A small
+batch takes the same way in one process. The state after a batch is a function of the state before
+it and of its messages, so a repeated batch gives the same result.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock_hives.arrays import Numbers
 from penstock_hives.occupancy.anomalies import NOTICE_SCHEMA
 from penstock_hives.occupancy.counts import ReportCounts, count_reports
 from penstock_hives.occupancy.decoder import DOUBTFUL, decode_messages, resolve_receipt_times
+from penstock_hives.occupancy.gold.catalogue import read_sensors
+from penstock_hives.occupancy.gold.ledger import HiveFacts
+from penstock_hives.occupancy.gold.staging import GoldRows
+from penstock_hives.occupancy.gold.status import DoorReceipts
 from penstock_hives.occupancy.profiles import SensorProfiles
 from penstock_hives.occupancy.schemas import (
     DECODED_SCHEMA,
@@ -36,75 +42,39 @@ from penstock_hives.occupancy.schemas import (
 )
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.occupancy.slots import SLOT_MICROS, SlotCounts, merge_counts
+from penstock_hives.sensors.columnar import parse_topics
 from penstock_spark.bronze import BronzeFiles
-from penstock_spark.flow import FlowBatch
-from penstock_spark.lake import DataFile, StagedBatch
+from penstock_spark.lake import DataFile, Lake, StagedBatch
+from penstock_store import Connection
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-#: Fewer messages than this are not worth another task.
-_TASK_ROWS: Final = 50_000
 _COLUMNS: Final = (*MESSAGE_SCHEMA.names, "headers")
-
-
-def write_silver(batch: FlowBatch, profiles: SensorProfiles, states: pa.Table) -> SilverSummary:
-    """Write the silver tables of a batch and return what gold needs of it."""
-    tasks = max(1, min(_cores(batch.spark), batch.rows // _TASK_ROWS))
-    drafts = {name: batch.lake.stage(name, batch.id) for name in SILVER_TABLES}
-    work = _SilverTask(profiles, states, batch.bronze_files, drafts, tasks, batch.id)
-    numbers = batch.spark.range(0, tasks, 1, tasks)
-    results = numbers.mapInArrow(work, "files STRING, summary BINARY").collect()
-    files: dict[str, list[DataFile]] = {name: [] for name in SILVER_TABLES}
-    for row in results:
-        for name, written in json.loads(row.files).items():
-            files[name] += (DataFile(**file) for file in written)
-    for name, schema in SILVER_TABLES.items():
-        batch.lake.commit(name, batch.id, files[name], schema)
-    return SilverSummary.merged(bytes(row.summary) for row in results)
+#: Notices of a task that are logged; a defect of a whole fleet would be a line for each sensor.
+_MAX_NOTICES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _SilverTask:
-    """A row in, the number of the task's share; a row out, its files and its summary."""
+class MessageShards:
+    """A share of the messages: all of some sensors. Picklable."""
 
-    profiles: SensorProfiles
-    states: pa.Table
-    bronze_files: BronzeFiles
-    drafts: dict[str, StagedBatch]
-    tasks: int
-    batch: int
+    files: BronzeFiles
+    number: int = 0
+    tasks: int = 1
 
-    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in numbers:
-            for number in rows["id"].to_pylist():
-                yield self._work(number)
-
-    def _work(self, number: int) -> pa.RecordBatch:
-        tables, summary = make_silver(self._messages(number), self.profiles, self.states)
-        files = {}
-        for name, rows in tables.items():
-            writing = self.drafts[name].open_writer(SILVER_TABLES[name])
-            if len(rows):
-                writing.add(_dated(rows, SILVER_TABLES[name], self.batch))
-            files[name] = [asdict(file) for file in writing.close()]
-        row = {"files": [json.dumps(files)], "summary": [summary.to_bytes()]}
-        return pa.RecordBatch.from_pydict(row)
-
-    def _messages(self, number: int) -> Iterator[pa.RecordBatch]:
-        for rows in self.bronze_files.read(_COLUMNS):
-            mine = _share(rows.unify_dictionaries(), number, self.tasks)
+    def read(self) -> list[pa.RecordBatch]:
+        found = []
+        for rows in self.files.read(_COLUMNS):
+            mine = self._select(rows.unify_dictionaries())
             if len(mine):
-                yield from _as_decoded(resolve_receipt_times(mine))
+                found += _as_decoded(resolve_receipt_times(mine))
+        return found
 
-
-def _share(rows: pa.Table, number: int, tasks: int) -> pa.Table:
-    if tasks == 1:
-        return rows
-    keys = rows["routing_key"].combine_chunks()
-    mine = np.array([_share_of(key, tasks) == number for key in keys.dictionary.to_pylist()], bool)
-    return rows.filter(pa.array(mine[np.asarray(keys.indices)]))
+    def _select(self, rows: pa.Table) -> pa.Table:
+        if self.tasks == 1:
+            return rows
+        keys = rows["routing_key"].combine_chunks()
+        names = keys.dictionary.to_pylist()
+        mine = np.array([_share_of(key, self.tasks) == self.number for key in names], bool)
+        return rows.filter(pa.array(mine[np.asarray(keys.indices)]))
 
 
 def _share_of(key: str, tasks: int) -> int:
@@ -113,12 +83,43 @@ def _share_of(key: str, tasks: int) -> int:
     return zlib.crc32(".".join(words).encode()) % tasks
 
 
-def _as_decoded(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def _as_decoded(rows: pa.Table) -> list[pa.RecordBatch]:
     """Decoders expect names of streams as text; routing keys may be dictionaries."""
     index = rows.schema.get_field_index("stream")
     rows = rows.set_column(index, "stream", rows["stream"].cast(pa.string()))
     names = [*MESSAGE_SCHEMA.names, *([DOUBTFUL] if DOUBTFUL in rows.schema.names else [])]
-    yield from rows.select(names).combine_chunks().to_batches()
+    batches: list[pa.RecordBatch] = rows.select(names).combine_chunks().to_batches()
+    return batches
+
+
+@dataclass(frozen=True, slots=True)
+class SilverFiles:
+    """The files of a batch in the silver tables, as tasks write them. Picklable."""
+
+    drafts: Mapping[str, StagedBatch]
+    batch: int
+
+    @classmethod
+    def stage(cls, lake: Lake, batch: int) -> SilverFiles:
+        return cls({name: lake.stage(name, batch) for name in SILVER_TABLES}, batch)
+
+    def write(self, tables: Mapping[str, pa.Table]) -> str:
+        """Write rows; returns the description of the files, for `commit`."""
+        files = {}
+        for name, rows in tables.items():
+            writing = self.drafts[name].open_writer(SILVER_TABLES[name])
+            if len(rows):
+                writing.add(_dated(rows, SILVER_TABLES[name], self.batch))
+            files[name] = [asdict(file) for file in writing.close()]
+        return json.dumps(files)
+
+    def commit(self, lake: Lake, written: Iterable[str]) -> None:
+        files: dict[str, list[DataFile]] = {name: [] for name in SILVER_TABLES}
+        for text in written:
+            for name, found in json.loads(text).items():
+                files[name] += (DataFile(**file) for file in found)
+        for name, schema in SILVER_TABLES.items():
+            lake.commit(name, self.batch, files[name], schema)
 
 
 def _dated(rows: pa.Table, schema: pa.Schema, batch: int) -> pa.Table:
@@ -127,56 +128,116 @@ def _dated(rows: pa.Table, schema: pa.Schema, batch: int) -> pa.Table:
     return rows.append_column("day", day).append_column("batch", number).select(schema.names)
 
 
-def _cores(spark: SparkSession) -> int:
-    """Tasks that can run at a time; Spark Connect does not report it."""
-    from pyspark.errors import PySparkAttributeError
+@dataclass(frozen=True, slots=True)
+class SilverResult:
+    """What gold needs of the messages of some sensors."""
 
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkAttributeError:
-        return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    files: str  #: of the silver tables
+    hives: HiveFacts
+    rows: GoldRows  #: of the tables of sensors and dead letters
+    notices: list[dict[str, Any]]
+
+
+def write_silver(
+    connection: Connection, messages: MessageShards, silver: SilverFiles
+) -> SilverResult:
+    """Decode and count messages and write their files, which are not part of the tables yet."""
+    batches = messages.read()
+    sensors = read_sensors(connection, _serials(batches))
+    tables, summary = make_silver(batches, sensors.profiles, sensors.states)
+    files = silver.write(tables)
+    statuses = _last_statuses(summary.statuses, sensors.profiles)
+    states = summary.states.drop_columns(["sensor"])
+    states = states.append_column("batch", pa.array(np.full(len(states), silver.batch)))
+    rows = {
+        "sensor_state": states,
+        "sensor_status": statuses,
+        "dead_letter_count": _count_dead_letters(summary.dead_letters),
+    }
+    facts = _hive_facts(summary.counts, states, statuses, sensors.profiles)
+    return SilverResult(files, facts, rows, summary.notices.slice(0, _MAX_NOTICES).to_pylist())
+
+
+def _serials(batches: Iterable[pa.RecordBatch]) -> pa.Array:
+    """Of the sensors that sent these messages."""
+    keys = [pc.unique(batch["routing_key"]).cast(pa.string()) for batch in batches]
+    serials = parse_topics(pc.unique(pa.chunked_array(keys, pa.string())))["serial"]
+    return pc.unique(serials.drop_null())
+
+
+def _hive_facts(
+    counts: SlotCounts, states: pa.Table, statuses: pa.Table, profiles: SensorProfiles
+) -> HiveFacts:
+    received = [np.asarray(each["received_at"].cast(pa.int64())) for each in (states, statuses)]
+    of_states, of_statuses = (np.asarray(each["sensor_id"]) for each in (states, statuses))
+    sensor = np.concatenate([of_states, of_statuses])
+    none = [np.zeros(len(each), np.int64) for each in received]
+    receipts = DoorReceipts(
+        sensor,
+        _hives_of(sensor, profiles),
+        np.concatenate([received[0], none[1]]),
+        np.concatenate([none[0], received[1]]),
+    )
+    return HiveFacts(counts, receipts, receipts.last)
+
+
+def _hives_of(sensor: Numbers, profiles: SensorProfiles) -> Numbers:
+    order = np.argsort(profiles.sensor_ids)
+    hives: Numbers = profiles.hive_ids[
+        order[np.searchsorted(profiles.sensor_ids, sensor, sorter=order)]
+    ]
+    return hives
+
+
+_UTC: Final = pa.timestamp("us", "UTC")
+#: Columns of `sensor_status` whose names differ from the fields of silver's statuses.
+_STATUS_COLUMNS: Final = {"battery": "battery_mv", "signal": "signal_dbm"}
+
+
+def _last_statuses(statuses: pa.Table, profiles: SensorProfiles) -> pa.Table:
+    """The last status of each sensor: rows of `sensor_status`."""
+    fields = flatten_struct(statuses, "status")
+    columns: dict[str, Any] = {
+        _STATUS_COLUMNS.get(name, name): fields[name] for name in fields.schema.names
+    }
+    rows = profiles.rows(statuses["sensor"].combine_chunks())
+    columns["sensor_id"] = pa.array(profiles.sensor_ids[rows])
+    columns["received_at"] = statuses["received_at"]
+    columns["raw"] = statuses["raw"]
+    sensor = np.asarray(columns["sensor_id"])
+    received = np.asarray(columns["received_at"].cast(pa.int64()))
+    order = np.lexsort((received, sensor))
+    last = np.append(sensor[order][1:] != sensor[order][:-1], True)[: len(order)]
+    return pa.table(columns).take(pa.array(order[last]))
+
+
+def _count_dead_letters(dead_letters: pa.Table) -> pa.Table:
+    """By day, stream and reason: rows of `dead_letter_count`."""
+    received = dead_letters["received_at"]
+    table = pa.table(
+        {
+            "day": received.cast(_UTC).cast(pa.date32()),
+            "stream": dead_letters["stream"],
+            "reason": pc.struct_field(dead_letters["dead_letter"], "reason"),
+            "at": received,
+        }
+    )
+    groups = table.group_by(["day", "stream", "reason"]).aggregate([("at", "max"), ("at", "count")])
+    return groups.rename_columns({"at_max": "last_at", "at_count": "count"})
 
 
 _NUMBERS: Final = ("total_in", "total_out", "delta_in", "delta_out", "missed", "quality")
-_COUNT_SCHEMA: Final = pa.schema([(each.name, pa.int64()) for each in fields(SlotCounts)])
 
 
 @dataclass(frozen=True, slots=True)
 class SilverSummary:
-    """What gold needs of a batch; `statuses` and `dead_letters` are rows of `DECODED_SCHEMA`."""
+    """`statuses` and `dead_letters` are rows of `DECODED_SCHEMA`."""
 
     counts: SlotCounts
     states: pa.Table
     statuses: pa.Table
     dead_letters: pa.Table
     notices: pa.Table
-
-    def to_bytes(self) -> bytes:
-        counts = [pa.array(getattr(self.counts, name)) for name in _COUNT_SCHEMA.names]
-        tables = (
-            pa.Table.from_arrays(counts, schema=_COUNT_SCHEMA),
-            *(self.states, self.statuses, self.dead_letters, self.notices),
-        )
-        sink = pa.BufferOutputStream()
-        for table in tables:
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(table)
-        return bytes(sink.getvalue())
-
-    @classmethod
-    def merged(cls, parts: Iterable[bytes]) -> SilverSummary:
-        schemas = (
-            *(_COUNT_SCHEMA, SENSOR_STATE_SCHEMA),
-            *(DECODED_SCHEMA, DECODED_SCHEMA, NOTICE_SCHEMA),
-        )
-        columns = [[schema.empty_table()] for schema in schemas]
-        for part in parts:
-            source = pa.BufferReader(part)
-            for tables in columns:
-                tables.append(pa.ipc.open_stream(source).read_all())
-        counts, *others = (pa.concat_tables(tables).combine_chunks() for tables in columns)
-        slots = SlotCounts(*(np.asarray(counts[name]) for name in _COUNT_SCHEMA.names))
-        return cls(merge_counts([slots]), *others)
 
 
 def make_silver(

@@ -37,7 +37,7 @@ class SlotCounts:
     def __len__(self) -> int:
         return len(self.hive)
 
-    def only(self, rows: Flags) -> SlotCounts:
+    def take(self, rows: Numbers) -> SlotCounts:
         return SlotCounts(self.hive[rows], self.slot[rows], self.entries[rows], self.exits[rows])
 
     @property

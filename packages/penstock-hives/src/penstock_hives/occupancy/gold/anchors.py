@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from penstock_hives.arrays import Flags, Numbers, is_run_start
 from penstock_hives.dates import date_of
 from penstock_hives.occupancy.calendars import DAY_MICROS, ResetSchedule
-from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
+from penstock_hives.occupancy.gold.catalogue import HiveCatalogue, HiveShard
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_hives.occupancy.gold.status import HiveFreshness
 from penstock_hives.occupancy.slots import EMPTY, SLOT_MICROS, Anchors, SlotCounts
@@ -66,6 +67,7 @@ _COUNTED = """
     SELECT m.hive_id, m.at, m.counted::bigint
     FROM manual_count m
     WHERE m.at <= to_timestamp(%(now)s / 1000000.0)
+      AND m.hive_id %% %(shards)s = %(shard)s
       AND NOT EXISTS (
         SELECT FROM hive_offset o
         WHERE o.hive_id = m.hive_id AND o.at = m.at AND o.cause = 'manual'
@@ -90,18 +92,15 @@ _SPANS = """
         WHERE o.hive_id = t.hive_id AND cause = 'nightly' ORDER BY at DESC LIMIT 1
     ) AS latest ON true
 """
-_INSERT_RESETS = """
-    INSERT INTO nightly_reset (hive_id, day, at)
-    SELECT hive_id, '1970-01-01'::date + day, to_timestamp(at / 1000000)
-    FROM unnest(%(hives)s::bigint[], %(days)s::int[], %(ats)s::bigint[]) AS t (hive_id, day, at)
-    ON CONFLICT (hive_id, day) DO NOTHING
-"""
+#: The time of a night that is stored counts, perhaps another one.
 _PENDING_RESETS = """
-    SELECT hive_id, at
-    FROM unnest(%(hives)s::bigint[], %(days)s::int[]) AS t (hive_id, day)
-    JOIN nightly_reset n USING (hive_id)
-    WHERE n.day = '1970-01-01'::date + t.day AND n.at <= to_timestamp(%(now)s / 1000000)
-      AND NOT EXISTS (SELECT FROM hive_offset o WHERE o.hive_id = n.hive_id AND o.at = n.at)
+    SELECT * FROM (
+        SELECT t.hive_id, t.day::bigint, coalesce(n.at, to_timestamp(t.at / 1000000))
+        FROM unnest(%(hives)s::bigint[], %(days)s::int[], %(ats)s::bigint[]) AS t (hive_id, day, at)
+        LEFT JOIN nightly_reset n ON n.hive_id = t.hive_id AND n.day = '1970-01-01'::date + t.day
+    ) AS due (hive_id, day, at)
+    WHERE at <= to_timestamp(%(now)s / 1000000)
+      AND NOT EXISTS (SELECT FROM hive_offset o WHERE o.hive_id = due.hive_id AND o.at = due.at)
 """
 _SINCE = """
     SELECT o.hive_id, o.at, coalesce(m.counted, 0)::bigint, (o.cause = 'manual')::int::bigint,
@@ -116,9 +115,10 @@ _SINCE = """
 """
 
 
-def new_manual_counts(connection: Connection, now: int) -> AnchorsByCause:
+def new_manual_counts(connection: Connection, now: int, shard: HiveShard) -> AnchorsByCause:
     kinds = {"hive": "number", "at": "time", "counted": "number"}
-    found = fetch_columns(connection, _COUNTED, kinds, {"now": now})
+    given = {"now": now, "shard": shard.number, "shards": shard.shards}
+    found = fetch_columns(connection, _COUNTED, kinds, given)
     return AnchorsByCause.of(Anchors(**found), np.ones(len(found["hive"]), bool))
 
 
@@ -128,10 +128,11 @@ def new_nightly_resets(
     freshness: HiveFreshness,
     counts: SlotCounts,
     now: int,
-) -> AnchorsByCause:
+) -> tuple[AnchorsByCause, pa.Table]:
     """Resets that are due: past, and the hive has data at or after that time.
 
-    `counts` may be older than all stored slots, with resets between.
+    `counts` may be older than all stored slots, with resets between. The second value has all
+    nights that are due, for the table `nightly_reset`.
     """
     kinds = dict.fromkeys(("hive", "first", "earliest", "latest"), "number")
     spans = fetch_columns(connection, _SPANS, kinds, {"hives": freshness.hive.tolist()})
@@ -150,7 +151,7 @@ def new_nightly_resets(
             catalogue.reset_schedules[hive], min(now, until - 1), *known[hive]
         )
     ]
-    return _record_resets(connection, due, now)
+    return _pending_resets(connection, due, now)
 
 
 def applied_since(connection: Connection, hives: Numbers, slots: Numbers) -> AppliedAnchors:
@@ -176,15 +177,23 @@ def _due_resets(
                 yield day, at
 
 
-def _record_resets(
+def _pending_resets(
     connection: Connection, due: list[tuple[int, int, int]], now: int
-) -> AnchorsByCause:
-    """Store these resets, unless the night is stored already, perhaps with another time."""
-    if not due:
-        return AnchorsByCause.of(Anchors(EMPTY, EMPTY, EMPTY), np.zeros(0, bool))
-    hives, days, ats = zip(*due, strict=True)
-    given = {"hives": list(hives), "days": list(days), "ats": list(ats), "now": now}
-    connection.execute(_INSERT_RESETS, given)
-    found = fetch_columns(connection, _PENDING_RESETS, {"hive": "number", "at": "time"}, given)
-    empty = np.zeros(len(found["hive"]), np.int64)
-    return AnchorsByCause.of(Anchors(found["hive"], found["at"], empty), empty > 0)
+) -> tuple[AnchorsByCause, pa.Table]:
+    """Those of these resets that were not applied."""
+    hives, days, ats = np.array(due, np.int64).reshape(-1, 3).T
+    found = {"hive": EMPTY, "day": EMPTY, "at": EMPTY}
+    if due:
+        given = {"hives": hives.tolist(), "days": days.tolist(), "ats": ats.tolist(), "now": now}
+        kinds = {"hive": "number", "day": "number", "at": "time"}
+        found = fetch_columns(connection, _PENDING_RESETS, kinds, given)
+    nights = pa.table(
+        {
+            "hive_id": hives,
+            "day": pa.array(days.astype(np.int32)).cast(pa.date32()),
+            "at": pa.array(ats).cast(pa.timestamp("us", "UTC")),
+        }
+    )
+    nobody = np.zeros(len(found["hive"]), np.int64)
+    anchors = Anchors(found["hive"], found["at"], nobody)
+    return AnchorsByCause.of(anchors, nobody > 0), nights

@@ -1,28 +1,32 @@
-"""Hives and sensors of the flow; read again when the catalogue has changed."""
+"""Hives and sensors as the catalogue has them now: only those that a batch or a shard needs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from penstock_hives.arrays import Numbers
 from penstock_hives.occupancy.calendars import HiveCalendars, ResetSchedule
-from penstock_hives.occupancy.profiles import SensorProfile, SensorProfiles
+from penstock_hives.occupancy.gold.columns import fetch_columns, fetch_table
+from penstock_hives.occupancy.profiles import PROFILE_SCHEMA, SensorProfiles
 from penstock_hives.occupancy.rollups import OpeningShares
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
+from penstock_hives.sensors.protocol import FirmwareProfile
 from penstock_store import Connection
 
-_HIVES_VERSION = "SELECT count(*) AS count, max(updated_at) AS at, sum(id) AS ids FROM hive"
-_HIVES = "SELECT id, time_zone, reset_time, opening_hours, capacity FROM hive ORDER BY id"
+_HIVES: Final = """
+    SELECT id, time_zone, reset_time, opening_hours, capacity
+    FROM hive WHERE id = ANY (%s::bigint[]) ORDER BY id
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class HiveCatalogue:
-    version: tuple[Any, ...]
     hive: Numbers  #: in order
     capacity: Numbers  #: 0: unknown
     reset_schedules: Mapping[int, ResetSchedule]
@@ -30,15 +34,10 @@ class HiveCatalogue:
     opening_shares: OpeningShares
 
     @classmethod
-    def read(cls, connection: Connection, known: HiveCatalogue | None) -> HiveCatalogue:
-        """The current catalogue; the same object if nothing has changed."""
-        row = connection.execute(_HIVES_VERSION).fetchone()
-        version = tuple(row.values()) if row else ()
-        if known is not None and known.version == version:
-            return known
-        rows = connection.execute(_HIVES).fetchall()
+    def read(cls, connection: Connection, hives: Numbers) -> HiveCatalogue:
+        """Those of the hives that exist."""
+        rows = connection.execute(_HIVES, (hives.tolist(),)).fetchall()
         return cls(
-            version,
             np.array([row["id"] for row in rows], np.int64),
             np.array([row["capacity"] or 0 for row in rows], np.int64),
             {row["id"]: ResetSchedule.from_row(row) for row in rows},
@@ -50,40 +49,81 @@ class HiveCatalogue:
         return self.capacity[np.searchsorted(self.hive, hives)]
 
 
-_SENSORS_VERSION: Final = """
-    SELECT (SELECT (count(*), max(updated_at), sum(id)) FROM sensor)::text AS sensors,
-           (SELECT (count(*), max(updated_at)) FROM hive)::text AS hives
+_HIVE_IDS: Final = """
+    SELECT id FROM hive WHERE id > %(after)s AND id %% %(shards)s = %(shard)s
+    ORDER BY id LIMIT %(limit)s
 """
-_SENSORS: Final = """
-    SELECT s.id, s.serial, s.hive_id, h.time_zone, s.protocol, s.profile, s.direction_swapped
-    FROM sensor s
-    JOIN hive h ON h.id = s.hive_id
-    WHERE s.state <> 'retired'
-    ORDER BY s.id
-"""
-_STATES: Final = """
-    SELECT s.serial AS sensor, st.* FROM sensor_state st JOIN sensor s ON s.id = st.sensor_id
-"""
+_VERSION: Final = "SELECT count(*) AS count, max(updated_at) AS at, sum(id) AS ids FROM hive"
 
 
 @dataclass(frozen=True, slots=True)
-class SensorCatalogue:
-    """The sensors, as of a version of the catalogue."""
+class HiveShard:
+    """The hives whose id modulo `shards` is `number`."""
 
-    version: tuple[Any, ...]
+    number: int = 0
+    shards: int = 1
+
+    def of(self, hives: Numbers) -> Numbers:
+        """Which of these hives, by row."""
+        return np.flatnonzero(hives % self.shards == self.number)
+
+    def read_ids(self, connection: Connection, after: int, limit: int) -> Numbers:
+        """The next ids of this shard."""
+        given = {"after": after, "limit": limit, "shards": self.shards, "shard": self.number}
+        return np.sort(fetch_columns(connection, _HIVE_IDS, {"id": "number"}, given)["id"])
+
+
+def hives_version(connection: Connection) -> tuple[object, ...]:
+    """The number of hives first; differs after any change of a hive."""
+    row = connection.execute(_VERSION).fetchone()
+    return tuple(row.values()) if row else (0,)
+
+
+_SENSORS: Final = """
+    SELECT s.serial, s.id, s.hive_id, h.time_zone, s.protocol, s.direction_swapped,
+           s.profile::text, st.sensor_id, st.total_in, st.total_out, st.device_time,
+           st.received_at, st.at, st.rate_p99, st.sum_in, st.sum_out, st.counter::bigint,
+           st.flags::bigint, st.memory
+    FROM unnest(%(serials)s::text[]) AS t (serial)
+    JOIN sensor s ON s.serial = t.serial AND s.state <> 'retired'
+    JOIN hive h ON h.id = s.hive_id
+    LEFT JOIN sensor_state st ON st.sensor_id = s.id
+"""
+_PROFILE_COLUMNS: Final = PROFILE_SCHEMA.names[:6]
+_SENSOR_SCHEMA: Final = pa.schema(
+    [
+        *(PROFILE_SCHEMA.field(name) for name in _PROFILE_COLUMNS),
+        ("profile", pa.string()),
+        ("state_of", pa.int64()),
+        *(field for field in SENSOR_STATE_SCHEMA if field.name not in ("sensor", "sensor_id")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSensors:
+    """Sensors of the catalogue, and the states of those that sent messages before."""
+
     profiles: SensorProfiles
+    states: pa.Table
 
 
-def read_profiles(connection: Connection, known: SensorCatalogue | None) -> SensorCatalogue:
-    """The current profiles; the same object if nothing has changed."""
-    row = connection.execute(_SENSORS_VERSION).fetchone()
-    version = tuple(row.values()) if row else ()
-    if known is not None and known.version == version:
-        return known
-    rows = connection.execute(_SENSORS).fetchall()
-    return SensorCatalogue(version, SensorProfiles.of(SensorProfile.from_row(row) for row in rows))
+def read_sensors(connection: Connection, serials: pa.Array) -> KnownSensors:
+    """Those of these sensors that exist and are not retired."""
+    found = fetch_table(connection, _SENSORS, _SENSOR_SCHEMA, {"serials": serials.to_pylist()})
+    known = found.filter(found["state_of"].is_valid())
+    states = {name: known[name] for name in SENSOR_STATE_SCHEMA.names if name in found.column_names}
+    states |= {"sensor": known["serial"], "sensor_id": known["state_of"]}
+    return KnownSensors(_profiles(found), pa.table(states).select(SENSOR_STATE_SCHEMA.names))
 
 
-def read_states(connection: Connection) -> pa.Table:
-    """Of all sensors that ever sent a message."""
-    return pa.Table.from_pylist(connection.execute(_STATES).fetchall(), SENSOR_STATE_SCHEMA)
+def _profiles(found: pa.Table) -> SensorProfiles:
+    """Few profiles differ: each is parsed once."""
+    texts = found["profile"].combine_chunks().dictionary_encode()
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    parsed = [FirmwareProfile.from_json(json.loads(text)) for text in texts.dictionary.to_pylist()]
+    columns = {name: found[name] for name in _PROFILE_COLUMNS}
+    for name in PROFILE_SCHEMA.names[6:]:
+        values = pa.array([getattr(each, name) for each in parsed], PROFILE_SCHEMA.field(name).type)
+        columns[name] = values.take(texts.indices)
+    return SensorProfiles(pa.table(columns))

@@ -12,20 +12,14 @@ from typing import Final
 
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
+from penstock_hives.occupancy.gold.staging import GOLD_TABLES
 from penstock_store import Connection
 
 PUBLIC_SCHEMA: Final = "public"
+_INPUT: Final = "nightly_reset"  #: shared: a rebuild does not change it
 #: The tables that batches write, with their keys.
-GOLD_TABLES: Final = {
-    "sensor_state": ("sensor_id",),
-    "sensor_status": ("sensor_id",),
-    "hive_status": ("hive_id",),
-    "hive_offset": ("hive_id", "at"),
-    "occupancy_5min": ("hive_id", "slot"),
-    "occupancy_hour": ("hive_id", "slot"),
-    "occupancy_day": ("hive_id", "day"),
-    "kpi_day": ("hive_id", "day"),
-    "dead_letter_count": ("day", "stream", "reason"),
+_KEYS: Final = {
+    **{name: table.keys for name, table in GOLD_TABLES.items() if name != _INPUT},
     "pipeline_batch": ("flow", "batch_id"),
 }
 #: This table has rows of other flows; only the flow's own are replaced.
@@ -39,7 +33,7 @@ def create_generation(connection: Connection, flow: str, generation: int) -> Non
     drop_generation(connection, flow, generation)
     schema = _schema(flow, generation)
     connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
-    for table in GOLD_TABLES:
+    for table in _KEYS:
         connection.execute(
             SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(
                 Identifier(schema, table), Identifier(PUBLIC_SCHEMA, table)
@@ -71,7 +65,7 @@ def use_generation(connection: Connection, flow: str, generation: int) -> None:
 def adopt_generation(connection: Connection, flow: str, generation: int) -> None:
     """Make the public tables equal to this generation's, and drop it."""
     schema = _schema(flow, generation)
-    for table, keys in GOLD_TABLES.items():
+    for table, keys in _KEYS.items():
         ours = SQL("stored.flow = {}").format(flow) if table == _SHARED else SQL("true")
         same = SQL(" AND ").join(
             SQL("new.{0} = stored.{0}").format(Identifier(key)) for key in keys

@@ -7,17 +7,18 @@ it sends events). Times are those of the messages, so a replay gives the same re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
+from psycopg.sql import SQL, Composable
 
 from penstock_hives.arrays import Floats, Numbers, Texts
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
 from penstock_hives.occupancy.gold.columns import fetch_columns
-from penstock_hives.occupancy.slots import SLOT_MICROS, OccupancyLevels, SlotOccupancy
+from penstock_hives.occupancy.slots import EMPTY, SLOT_MICROS, OccupancyLevels, SlotOccupancy
 from penstock_hives.sensors.protocol.messages import SensorConfiguration
 from penstock_store import Connection
 
@@ -144,20 +145,16 @@ def _trend(
 #: A sensor that sends events is silent while nobody passes: its statuses keep it fresh. Of other
 #: sensors only reports do.
 _DOORS: Final = """
-    SELECT s.hive_id,
-           coalesce(st.received_at, 'epoch'),
-           coalesce(
-               CASE s.protocol WHEN 'event'
-                   THEN greatest(st.received_at, ss.received_at)
-                        + 2 * coalesce(c.status_interval_min, %(status)s) * interval '1 minute'
-                   ELSE st.received_at
-                        + 2 * coalesce(c.report_interval_min, %(report)s) * interval '1 minute'
-               END, 'epoch')
+    SELECT s.hive_id, s.id, coalesce(st.received_at, 'epoch'), coalesce(ss.received_at, 'epoch'),
+           (s.protocol = 'event')::int::bigint,
+           120000000 * CASE s.protocol WHEN 'event'
+               THEN coalesce(c.status_interval_min, %(status)s)
+               ELSE coalesce(c.report_interval_min, %(report)s) END::bigint
     FROM sensor s
     LEFT JOIN sensor_report_config c ON c.id = s.report_config_id
     LEFT JOIN sensor_state st ON st.sensor_id = s.id
     LEFT JOIN sensor_status ss ON ss.sensor_id = s.id
-    WHERE s.state = 'active' AND (%(every)s OR s.hive_id = ANY (%(hives)s::bigint[]))
+    WHERE s.state = 'active' AND s.hive_id = ANY (%(hives)s::bigint[])
 """
 _CLOCK: Final = """
     SELECT coalesce(max(received_at), 'epoch') FROM (
@@ -167,22 +164,50 @@ _CLOCK: Final = """
 """
 
 
+@dataclass(frozen=True, slots=True)
+class DoorReceipts:
+    """When sensors of a batch sent their last message and their last status: microseconds."""
+
+    sensor: Numbers
+    hive: Numbers
+    received: Numbers  #: 0: none
+    status: Numbers  #: 0: none
+
+    def take(self, rows: Numbers) -> DoorReceipts:
+        return DoorReceipts(*(getattr(self, name)[rows] for name in DoorReceipts.__slots__))
+
+    @property
+    def last(self) -> int:
+        return int(max(self.received.max(initial=0), self.status.max(initial=0)))
+
+
+NO_RECEIPTS: Final = DoorReceipts(EMPTY, EMPTY, EMPTY, EMPTY)
+
+
 def read_freshness(
-    connection: Connection, hives: Numbers, now: int, *, every: bool
+    connection: Connection, hives: Numbers, receipts: DoorReceipts, now: int
 ) -> HiveFreshness:
-    """Of these hives in order; `every`: they are all hives."""
+    """Of these hives in order, with what a batch has received."""
     default = SensorConfiguration()
     given = {
         "status": default.status_interval_min,
         "report": default.report_interval_min,
-        "hives": [] if every else hives.tolist(),
-        "every": every,
+        "hives": hives.tolist(),
     }
-    kinds = {"hive": "number", "received": "time", "until": "time"}
+    kinds = {"hive": "number", "sensor": "number", "received": "time", "status": "time"}
+    kinds |= {"events": "number", "interval": "number"}
     doors = fetch_columns(connection, _DOORS, kinds, given)
-    known = np.isin(doors["hive"], hives)
-    row = np.searchsorted(hives, doors["hive"][known])
-    received, until = doors["received"][known], doors["until"][known]
+    received, status = doors["received"], doors["status"]
+    order = np.argsort(doors["sensor"])
+    at = np.searchsorted(doors["sensor"], receipts.sensor, sorter=order)
+    at = order[np.minimum(at, len(order) - 1)] if len(order) else EMPTY
+    known = np.flatnonzero(doors["sensor"][at] == receipts.sensor[: len(at)])
+    received[at[known]] = np.maximum(received[at[known]], receipts.received[known])
+    status[at[known]] = np.maximum(status[at[known]], receipts.status[known])
+
+    row = np.searchsorted(hives, doors["hive"])
+    heard = np.where(doors["events"] > 0, np.maximum(received, status), received)
+    until = np.where(heard > 0, heard + doors["interval"], 0)
     as_of, fresh_until, count, fresh = (np.zeros(len(hives), np.int64) for _ in range(4))
     np.maximum.at(as_of, row, received)
     np.maximum.at(fresh_until, row, until)
@@ -205,25 +230,9 @@ _READ: Final = """
 _COLUMNS: Final = (
     "hive_id, occupancy, raw_occupancy, percent, level, trend, quality, as_of, version"
 )
-_WRITE: Final = f"""
-    INSERT INTO hive_status AS stored ({_COLUMNS})
-    SELECT hive_id, occupancy, raw, percent, nullif(level, ''), trend, quality,
-           to_timestamp(as_of / 1000000) + as_of %% 1000000 * interval '1 microsecond', 1
-    FROM unnest(
-        %(hive)s::bigint[], %(occupancy)s::int[], %(raw)s::int[], %(percent)s::real[],
-        %(level)s::text[], %(trend)s::text[], %(quality)s::text[], %(as_of)s::bigint[]
-    ) AS t (hive_id, occupancy, raw, percent, level, trend, quality, as_of)
-    ON CONFLICT (hive_id) DO UPDATE SET
-        occupancy = excluded.occupancy, raw_occupancy = excluded.raw_occupancy,
-        percent = excluded.percent, level = excluded.level, trend = excluded.trend,
-        quality = excluded.quality, as_of = excluded.as_of, version = stored.version + 1
-    WHERE (stored.occupancy, stored.raw_occupancy, stored.percent, stored.level, stored.trend,
-           stored.quality, stored.as_of)
-        IS DISTINCT FROM (excluded.occupancy, excluded.raw_occupancy, excluded.percent,
-           excluded.level, excluded.trend, excluded.quality, excluded.as_of)
-    RETURNING {_COLUMNS}
-"""
-_ALL: Final = f"SELECT {_COLUMNS} FROM hive_status ORDER BY hive_id"
+
+
+_ALL: Final = SQL("true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,24 +248,39 @@ class HiveStatus:
     version: int
 
 
-def read_statuses(connection: Connection) -> list[HiveStatus]:
-    return [HiveStatus(**row) for row in connection.execute(_ALL)]
+def read_statuses(
+    connection: Connection, where: Composable = _ALL, limit: int | None = None
+) -> list[HiveStatus]:
+    statement = SQL("SELECT {} FROM hive_status WHERE {} ORDER BY hive_id LIMIT {}").format(
+        SQL(_COLUMNS), where, limit
+    )
+    return [HiveStatus(**row) for row in connection.execute(statement)]
 
 
-def update_statuses(
+def new_statuses(
     connection: Connection,
     catalogue: HiveCatalogue,
     freshness: HiveFreshness,
     news: OccupancyChange,
     now: int,
-) -> list[HiveStatus]:
-    """Update hives with new counts, and what time changed of others; return changed statuses."""
+) -> pa.Table:
+    """Rows of `hive_status` of hives with new counts, and of others that have a status."""
     inside, trend = _current_change(connection, freshness.hive, news)
     rows = np.isin(freshness.hive, inside.hive)
     fresh = HiveFreshness(*(getattr(freshness, name)[rows] for name in HiveFreshness.__slots__))
     made = compute_statuses(inside, catalogue.capacity_of(inside.hive), trend, fresh, now)
-    changed = connection.execute(_WRITE, _to_lists(made)).fetchall() if len(made.hive) else []
-    return [HiveStatus(**row) for row in changed]
+    return pa.table(
+        {
+            "hive_id": made.hive,
+            "occupancy": made.occupancy,
+            "raw_occupancy": made.raw,
+            "percent": pa.array(made.percent, from_pandas=True).cast(pa.float32()),
+            "level": pa.array(made.level, mask=made.level == NO_LEVEL),
+            "trend": made.trend,
+            "quality": made.quality,
+            "as_of": pa.array(made.as_of).cast(pa.timestamp("us", "UTC")),
+        }
+    )
 
 
 def _current_change(
@@ -275,11 +299,3 @@ def _current_change(
         OccupancyChange(hive[order], raw[order], change[order]),
         np.array(_TRENDS)[trend[order]],
     )
-
-
-def _to_lists(made: HiveStatusColumns) -> dict[str, Sequence[Any]]:
-    percent = [None if np.isnan(each) else float(each) for each in made.percent]
-    columns: dict[str, Sequence[Any]] = {
-        name: getattr(made, name).tolist() for name in HiveStatusColumns.__slots__
-    }
-    return {**columns, "percent": percent}

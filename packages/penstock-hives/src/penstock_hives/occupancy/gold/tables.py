@@ -1,18 +1,17 @@
-"""Read and write the tables of slots, hours, days and KPIs.
+"""Read the tables of slots, hours and days, and make rows of them and of KPIs.
 
-Only as far back as a batch reaches is read, and only new or changed rows are written. KPIs of a day
-are written when the day is over at the hive, and again when a late row changes it.
+Only as far back as a batch reaches is read, and only new or changed slots are written. KPIs of a
+day are written when the day is over at the hive, and again when a late row changes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from psycopg.sql import SQL, Identifier
 
 from penstock_hives.arrays import Numbers
 from penstock_hives.occupancy.calendars import SLOTS_PER_HOUR
@@ -32,15 +31,7 @@ from penstock_hives.occupancy.slots import (
     SlotOccupancy,
     find_slots,
 )
-from penstock_store import (
-    Connection,
-    StagingTable,
-    create_staging_table,
-    drop_staging_table,
-    merge_rows,
-)
-from penstock_store.binary_copy import HEADER, TRAILER, encode_rows
-from penstock_store.bulk_load import copy_rows
+from penstock_store import Connection
 
 _NUMBERS: Final = ("hive", "slot", "entries", "exits", "end", "peak")
 _SLOTS: Final = """
@@ -148,94 +139,43 @@ def _parameters(hives: Numbers, since: Numbers) -> dict[str, Any]:
 
 
 _UTC: Final = pa.timestamp("us", "UTC")
-_SLOT_KINDS: Final = ("int8", "timestamptz", *("int4",) * 4)
-#: Rows that are encoded at a time.
-_ROWS: Final = 16_384
 
 
-@dataclass(frozen=True, slots=True)
-class GoldWriter:
-    """Writes in one transaction, through staging tables named after the batch."""
+def slot_rows(occupancy: SlotOccupancy, stored: StoredSlots) -> pa.Table:
+    """New and changed rows; `stored` has all rows from the first one on."""
+    counts, end, peak = occupancy.counts, occupancy.end, occupancy.peak
+    row = find_slots(counts, stored.counts.hive, stored.counts.slot)
+    changed = np.ones(len(counts), bool)
+    changed[row] = (
+        (counts.entries[row] != stored.counts.entries)
+        | (counts.exits[row] != stored.counts.exits)
+        | (end[row] != stored.end)
+        | (peak[row] != stored.peak)
+    )
+    columns = {
+        "hive_id": counts.hive,
+        "slot": _times(counts.slot),
+        "entries": counts.entries,
+        "exits": counts.exits,
+        "occupancy_end": end,
+        "peak": peak,
+    }
+    return pa.table(columns).filter(pa.array(changed))
 
-    connection: Connection
-    flow: str
-    batch: int
 
-    def merge(
-        self,
-        target: str,
-        keys: Sequence[str],
-        table: pa.Table,
-        update: Mapping[str, str] | None = None,
-        *,
-        owner: str = "",
-        where: str = "true",
-    ) -> None:
-        """Insert rows, or update those that differ; rows of deleted `owner`s are dropped."""
-        if not table.num_rows:
-            return
-        names = table.schema.names
-        changes = {name: f"excluded.{name}" for name in names if name not in keys}
-        changes.update(update or {})
-        staging = create_staging_table(self.connection, self.flow, self.batch, target, names)
-        copy_rows(self.connection, staging, table.to_batches(), part=0)
-        if owner:
-            self._drop_orphans(staging, owner)
-        was = ", ".join(f"target.{name}" for name in changes)
-        becomes = ", ".join(changes.values())
-        differs = f"({was}) IS DISTINCT FROM ({becomes}) AND {where}"
-        merge_rows(self.connection, staging, target, keys, changes, where=differs)
-        drop_staging_table(self.connection, staging)
+def hour_rows(hours: OccupancyRollup) -> pa.Table:
+    return _rollup(hours, {"slot": _times(hours.name)})
 
-    def append(self, target: str, table: pa.Table, kinds: Sequence[str]) -> None:
-        """Insert rows that are all new: directly into the table, in half the time."""
-        if not table.num_rows:
-            return
-        names = SQL(", ").join(map(Identifier, table.schema.names))
-        statement = SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(Identifier(target), names)
-        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.write(HEADER)
-            for batch in table.to_batches(max_chunksize=_ROWS):
-                copy.write(encode_rows(batch, kinds))
-            copy.write(TRAILER)
 
-    def slots(self, occupancy: SlotOccupancy, stored: StoredSlots) -> None:
-        """`stored` has all rows from the first one on, so other rows are new."""
-        counts, end, peak = occupancy.counts, occupancy.end, occupancy.peak
-        row = find_slots(counts, stored.counts.hive, stored.counts.slot)
-        new, changed = np.ones(len(counts), bool), np.zeros(len(counts), bool)
-        new[row] = False
-        changed[row] = (
-            (counts.entries[row] != stored.counts.entries)
-            | (counts.exits[row] != stored.counts.exits)
-            | (end[row] != stored.end)
-            | (peak[row] != stored.peak)
-        )
-        columns = {
-            "hive_id": counts.hive,
-            "slot": _times(counts.slot),
-            "entries": counts.entries,
-            "exits": counts.exits,
-            "occupancy_end": end,
-            "peak": peak,
-        }
-        table = pa.table(columns)
-        self.append("occupancy_5min", table.filter(pa.array(new)), _SLOT_KINDS)
-        self.merge("occupancy_5min", ["hive_id", "slot"], table.filter(pa.array(changed)))
+def day_rows(days: OccupancyRollup) -> pa.Table:
+    return _rollup(days, {"day": _dates(days.name), "peak_at": _times(days.peak_at)})
 
-    def hours(self, hours: OccupancyRollup) -> None:
-        name_column = {"slot": _times(hours.name)}
-        self.merge("occupancy_hour", ["hive_id", "slot"], _rollup(hours, name_column))
 
-    def days(self, days: OccupancyRollup) -> None:
-        table = _rollup(days, {"day": _dates(days.name)})
-        table = table.append_column("peak_at", _times(days.peak_at))
-        self.merge("occupancy_day", ["hive_id", "day"], table)
-
-    def kpis(self, kpis: DailyKpis, capacity: Numbers) -> None:
-        percent = np.full(len(capacity), np.nan)
-        np.divide(100.0 * kpis.mean, capacity, out=percent, where=capacity > 0)
-        columns = {
+def kpi_rows(kpis: DailyKpis, capacity: Numbers) -> pa.Table:
+    percent = np.full(len(capacity), np.nan)
+    np.divide(100.0 * kpis.mean, capacity, out=percent, where=capacity > 0)
+    return pa.table(
+        {
             "hive_id": kpis.hive,
             "day": _dates(kpis.day),
             "visits": kpis.visits,
@@ -245,30 +185,25 @@ class GoldWriter:
             "peak_hour": kpis.peak_hour,
             "coverage": pa.array(kpis.coverage, from_pandas=True),
         }
-        self.merge("kpi_day", ["hive_id", "day"], pa.table(columns))
+    )
 
-    def corrections(self, anchors: AnchorsByCause, correction: Numbers) -> None:
-        columns = {
+
+def correction_rows(anchors: AnchorsByCause, correction: Numbers) -> pa.Table:
+    return pa.table(
+        {
             "hive_id": anchors.anchors.hive,
             "at": pa.array(anchors.anchors.at).cast(_UTC),
             "correction": correction,
             "cause": np.where(anchors.manual, "manual", "nightly"),
         }
-        self.merge("hive_offset", ["hive_id", "at"], pa.table(columns))
-
-    def _drop_orphans(self, staging: StagingTable, owner: str) -> None:
-        self.connection.execute(
-            SQL("DELETE FROM {} AS t WHERE NOT EXISTS (SELECT FROM {} WHERE id = t.{})").format(
-                staging.identifier, Identifier(owner), Identifier(f"{owner}_id")
-            )
-        )
+    )
 
 
-def _rollup(rollup: OccupancyRollup, name_column: Mapping[str, pa.Array]) -> pa.Table:
+def _rollup(rollup: OccupancyRollup, name_columns: Mapping[str, pa.Array]) -> pa.Table:
     return pa.table(
         {
             "hive_id": rollup.hive,
-            **name_column,
+            **name_columns,
             "entries": rollup.entries,
             "exits": rollup.exits,
             "occupancy_end": rollup.end,
@@ -306,16 +241,50 @@ def first_day_without_kpis(connection: Connection, hives: Numbers) -> Numbers:
     return found["day"][np.argsort(found["hive"])]
 
 
-def write_finished_kpis(
-    writer: GoldWriter, catalogue: HiveCatalogue, hives: Numbers, since: Numbers, until: Numbers
-) -> None:
-    if not len(hives):
-        return
+@dataclass(frozen=True, slots=True)
+class NewHours:
+    """Hours that were computed again: of some hives all from a slot on."""
+
+    hours: OccupancyRollup
+    hive: Numbers  #: in order
+    since: Numbers
+
+    def since_of(self, hives: Numbers) -> Numbers:
+        """For hives without new hours, after all."""
+        if not len(self.hive):
+            return np.full(len(hives), _NEVER)
+        row = np.minimum(np.searchsorted(self.hive, hives), len(self.hive) - 1)
+        return np.where(self.hive[row] == hives, self.since[row], _NEVER)
+
+
+_NEVER: Final = np.int64(1 << 40)
+
+
+def finished_kpis(
+    connection: Connection,
+    catalogue: HiveCatalogue,
+    new: NewHours,
+    hives: Numbers,
+    since: Numbers,
+    until: Numbers,
+) -> pa.Table | None:
+    """KPIs of the days of these hives, from `since` and before `until`."""
     begin = catalogue.calendars.midnight(hives, since)
     end = catalogue.calendars.midnight(hives, until)
-    hours = read_hours(writer.connection, hives, begin, end)
+    renewed = new.since_of(hives)
+    stored = read_hours(connection, hives, begin, np.minimum(end, renewed))
+    row = np.searchsorted(hives, new.hours.hive)
+    row = np.minimum(row, len(hives) - 1)
+    of_hives = hives[row] == new.hours.hive
+    earlier = of_hives & (new.hours.name < begin[row])
+    within = of_hives & (new.hours.name >= begin[row]) & (new.hours.name < end[row])
+    hours = concat_rollups([stored, new.hours.only(np.flatnonzero(within))])
     if not len(hours):
-        return
-    before = read_day_start_levels(writer.connection, hives, begin)
-    kpis = compute_kpis(hours, before, catalogue.calendars, catalogue.opening_shares)
-    writer.kpis(kpis, catalogue.capacity_of(kpis.hive))
+        return None
+    before = read_day_start_levels(connection, hives, np.minimum(begin, renewed))
+    # The last hour before the first day may be a new one.
+    raw = before.of(hives)
+    raw[row[earlier]] = new.hours.end[earlier]
+    levels = OccupancyLevels(hives, raw)
+    kpis = compute_kpis(hours, levels, catalogue.calendars, catalogue.opening_shares)
+    return kpi_rows(kpis, catalogue.capacity_of(kpis.hive))

@@ -10,17 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock_hives.dates import SLOT_SECONDS
-from penstock_hives.occupancy.gold.ledger import (
-    BatchFacts,
-    LedgerCache,
-    LedgerUpdate,
-    OccupancyLedger,
-)
-from penstock_hives.occupancy.gold.status import HiveStatus
+from penstock_hives.occupancy.gold.catalogue import HiveShard
+from penstock_hives.occupancy.gold.ledger import HiveFacts, OccupancyLedger
+from penstock_hives.occupancy.gold.staging import GoldRows
+from penstock_hives.occupancy.gold.status import DoorReceipts, HiveStatus
 from penstock_hives.occupancy.repository import INSERT_MANUAL_COUNT
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
-from penstock_hives.occupancy.slots import SlotCounts, merge_counts
-from penstock_store import Database
+from penstock_hives.occupancy.slots import SLOT_MICROS, SlotCounts, merge_counts
+from penstock_hives.occupancy.writer import apply_facts, merge_staged
+from penstock_store import AppliedBatches, Connection, Database
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 #: A sensor, when something was counted, in and out; received then, unless it is said.
@@ -32,7 +30,8 @@ class Bookkeeper:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.cache = LedgerCache()
+        self.clock = 0
+        self.checked_slot = -1
         self.sums: dict[int, list[int]] = {}
         self.batch = -1
         database.execute("INSERT INTO account (id, name) VALUES (1, 'Comb')")
@@ -61,32 +60,41 @@ class Bookkeeper:
 
     def enter(self, *passages: Passage, batch: int | None = None) -> list[HiveStatus]:
         """A batch of its own, or one tried again; what changed of how hives stand."""
-        entered = self.try_to_enter(*passages, batch=batch)
-        if entered is None:
-            return []
-        self.cache = entered.cache
-        return entered.changed
-
-    def try_to_enter(self, *passages: Passage, batch: int | None = None) -> LedgerUpdate | None:
         self.batch = self.batch + 1 if batch is None else batch
-        facts = self.facts(*passages)
+        facts, rows = self.facts(*passages)
         with self.database.transaction() as connection:
-            books = OccupancyLedger(connection, "hives")
-            if books.is_applied(self.batch):
-                return None
-            return books.apply(self.batch, facts, self.cache)
+            marks = AppliedBatches(connection)
+            if marks.applied("hives", self.batch):
+                return []
+            changed = apply_facts(connection, facts, rows)
+            marks.mark("hives", self.batch, len(passages))
+            self.clock = facts.clock
+            if self.clock // SLOT_MICROS > self.checked_slot:
+                changed += self._pass_time(connection)
+        return changed
 
     def advance_clock(self, until: datetime) -> list[HiveStatus]:
+        self.clock = max(self.clock, micros(until))
         with self.database.transaction() as connection:
-            entered = OccupancyLedger(connection, "hives").advance_clock(micros(until), self.cache)
-        self.cache = entered.cache
-        return entered.changed
+            return self._pass_time(connection)
+
+    def forget(self) -> None:
+        """What a process that was started again does not know."""
+        self.clock, self.checked_slot = 0, -1
+
+    def _pass_time(self, connection: Connection) -> list[HiveStatus]:
+        every = HiveShard()
+        hives = every.read_ids(connection, -1, 1000)
+        self.checked_slot = self.clock // SLOT_MICROS
+        return merge_staged(
+            connection, OccupancyLedger(connection).pass_time(hives, self.clock, every)
+        )
 
     def count_heads(self, hive: int, at: datetime, counted: int, by: str = "ana") -> None:
         given = {"hive": hive, "at": at, "counted": counted, "by": by}
         self.database.execute(INSERT_MANUAL_COUNT, given)
 
-    def facts(self, *passages: Passage) -> BatchFacts:
+    def facts(self, *passages: Passage) -> tuple[HiveFacts, GoldRows]:
         hive_of = {row["id"]: row["hive_id"] for row in self.database.rows("TABLE sensor")}
         counts, states = [], {}
         for sensor, at, entries, exits, *received in passages:
@@ -106,11 +114,16 @@ class Bookkeeper:
                 "flags": 0,
             }
         columns = np.array(counts, np.int64).reshape(-1, 4).T
-        return BatchFacts(
-            counts=merge_counts([SlotCounts(*columns)]),
-            states=pa.Table.from_pylist(list(states.values()), SENSOR_STATE_SCHEMA),
-            rows=len(passages),
+        table = pa.Table.from_pylist(list(states.values()), SENSOR_STATE_SCHEMA)
+        sensors = np.array(list(states), np.int64)
+        receipt = np.asarray(table["received_at"].cast(pa.int64()))
+        hives = np.array([hive_of[sensor] for sensor in states], np.int64)
+        receipts = DoorReceipts(sensors, hives, receipt, np.zeros_like(receipt))
+        facts = HiveFacts(
+            merge_counts([SlotCounts(*columns)]), receipts, max(self.clock, receipts.last)
         )
+        batch = pa.array(np.full(len(table), self.batch))
+        return facts, {"sensor_state": table.append_column("batch", batch)}
 
     def status(self, hive: int = 1) -> dict[str, Any]:
         (row,) = self.database.rows("SELECT * FROM hive_status WHERE hive_id = %s", (hive,))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from penstock_hives.occupancy.gold.ledger import LedgerCache
 from tests.hives.occupancy.gold.ledger import Bookkeeper, Passage
 
 #: Sensors by hive; the last is silent for days.
@@ -72,7 +71,7 @@ def test_the_tables_do_not_depend_on_the_cut(books: Bookkeeper, start: datetime)
         found.append(tables(books))
         for table in (*TABLES, "sensor_state"):
             books.database.execute(f"DELETE FROM {table}")
-        books.cache = LedgerCache()
+        books.forget()
     assert found[0]["hive_status"]
     assert found[0]["occupancy_5min"]
     for other in found[1:]:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from penstock_hives.occupancy.writer import apply_facts
 from tests.hives.occupancy.gold.ledger import Bookkeeper, clock
 
 
@@ -34,12 +35,12 @@ def test_a_batch_that_is_marked_is_left_out(books: Bookkeeper) -> None:
 def test_a_batch_that_fails_in_the_middle_leaves_nothing(
     books: Bookkeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock_hives.occupancy.gold.tables import GoldWriter
+    from penstock_hives.occupancy.gold.staging import GoldStaging
 
     books.hive(1)
     books.enter((1, clock(12), 5, 0))
     with monkeypatch.context() as patched:
-        patched.setattr(GoldWriter, "days", lambda *_: 1 // 0)
+        patched.setattr(GoldStaging, "changed_hives", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             books.enter((1, clock(12, 20), 3, 0), batch=1)
     assert books.slots() == [(1, clock(12), 5, 0, 5, 5)]
@@ -169,13 +170,11 @@ def test_trends_are_told_of_a_quarter_of_an_hour(books: Bookkeeper) -> None:
 def test_counts_of_a_hive_that_is_gone_are_no_hindrance(books: Bookkeeper) -> None:
     books.hive(1)
     books.hive(2)
-    facts = books.facts((1, clock(12), 5, 0), (2, clock(12), 3, 0))
+    facts, rows = books.facts((1, clock(12), 5, 0), (2, clock(12), 3, 0))
     books.database.execute("DELETE FROM sensor WHERE hive_id = 2")
     books.database.execute("DELETE FROM hive WHERE id = 2")
-    from penstock_hives.occupancy.gold.ledger import OccupancyLedger
-
     with books.database.transaction() as connection:
-        OccupancyLedger(connection, "hives").apply(0, facts, books.cache)
+        apply_facts(connection, facts, rows)
     assert books.status()["occupancy"] == 5
 
 

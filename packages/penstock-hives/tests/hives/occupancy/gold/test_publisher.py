@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.client import BrokerUnreachable, blocking_client
+from penstock_hives.occupancy.gold.ledger import HiveFacts
+from penstock_hives.occupancy.gold.staging import GoldRows
 from penstock_hives.occupancy.gold.status import HiveStatus
 from penstock_hives.occupancy.publisher import (
     CACHE_KEYS,
@@ -16,7 +18,7 @@ from penstock_hives.occupancy.publisher import (
     cache_statuses,
     status_document,
 )
-from penstock_hives.occupancy.writer import OccupancyWriter
+from penstock_hives.occupancy.writer import OccupancyWriter, ServiceUrls
 from penstock_store import Database
 from penstock_store.cache import BlockingCache
 from tests.hives.occupancy.gold.ledger import Bookkeeper, clock
@@ -93,8 +95,7 @@ class Told(OccupancyPublisher):
         self.versions: list[tuple[int, int]] = []
         self.failing = False
         self.clock = Clock()
-        self.cache = BlockingCache(None)
-        self.writer = OccupancyWriter("hives", database, self.cache, self, self.clock)
+        self.writer = OccupancyWriter("hives", ServiceUrls(database.url), self, self.clock)
 
     def connect(self) -> None:
         if self.failing:
@@ -106,6 +107,9 @@ class Told(OccupancyPublisher):
 
     def close(self) -> None: ...
 
+    def record(self, batch: int, facts: tuple[HiveFacts, GoldRows]) -> None:
+        self.writer.record(0, batch, 1, *facts)
+
 
 @pytest.fixture
 def told(database: Database, books: Bookkeeper) -> Told:
@@ -113,22 +117,22 @@ def told(database: Database, books: Bookkeeper) -> Told:
 
 
 def test_what_could_not_be_told_is_told_before_anything_new(told: Told, books: Bookkeeper) -> None:
-    told.writer.apply_batch(0, 0, books.facts((1, clock(12), 5, 0)))
+    told.record(0, books.facts((1, clock(12), 5, 0)))
     told.failing = True
     with pytest.raises(ConnectionError):
-        told.writer.apply_batch(0, 1, books.facts((2, clock(12), 5, 0)))
+        told.record(1, books.facts((2, clock(12), 5, 0)))
     told.failing = False
-    told.writer.apply_batch(0, 2, books.facts((1, clock(12, 10), 5, 0)))
+    told.record(2, books.facts((1, clock(12, 10), 5, 0)))
     assert told.versions == [(1, 1), (1, 2), (2, 1)]
 
 
 def test_time_passes_with_nobody_sending(told: Told, books: Bookkeeper) -> None:
-    told.writer.apply_batch(0, 0, books.facts((1, clock(12), 5, 0)))
+    told.record(0, books.facts((1, clock(12), 5, 0)))
     told.clock.now = 3601.0
-    told.writer.advance_clock()
+    told.writer.advance_clock(None)
     assert books.status(1)["quality"] == "stale"
     assert told.versions == [(1, 1), (1, 2)]
-    found = told.cache.get("h1:hive:1")
+    found = told.writer.cache.get("h1:hive:1")
     assert found is not None
     assert json.loads(found)["quality"] == "stale"
 
@@ -138,5 +142,5 @@ def test_a_process_that_has_entered_nothing_leaves_time_to_others(
 ) -> None:
     books.enter((1, clock(12), 5, 0))
     told.clock.now = 36_000.0
-    told.writer.advance_clock()
+    told.writer.advance_clock(None)
     assert books.status(1)["quality"] == "good"

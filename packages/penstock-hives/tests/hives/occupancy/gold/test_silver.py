@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock_hives.occupancy import silver
+from penstock_hives.occupancy import silver, writer
 from penstock_hives.occupancy.flow import HivesFlow
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.sensors.fleet import Fleet, Quirks
@@ -63,8 +63,9 @@ def test_shares_of_several_tasks_are_those_of_one(
     line = Line.laid(spark, database, tmp_path, Quirks(), days=0.4)
     line.apply([])
     alone = gold(line), line.lake.read(spark, "silver.reports").drop("batch").collect()
-    monkeypatch.setattr(silver, "_TASK_ROWS", 100)
-    monkeypatch.setattr(silver, "_cores", lambda _: 3)
+    monkeypatch.setattr(writer, "SMALL_BATCH", 10)
+    monkeypatch.setattr(writer, "_TASK_ROWS", 100)
+    monkeypatch.setattr(writer, "_cores", lambda _: 3)
     line.flow.begin_rebuild(1, 0)
 
     line.apply([], generation=1)
