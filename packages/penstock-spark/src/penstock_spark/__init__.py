@@ -8,8 +8,18 @@
 `docs/spark.md` describes the connector, `docs/pipeline.md` flows and the lake.
 """
 
-from penstock_spark.connector.source import register
-from penstock_spark.errors import DataLost
-from penstock_spark.session import open_session
+from typing import TYPE_CHECKING
+
+from penstock.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from penstock_spark.connector.source import register
+    from penstock_spark.errors import DataLost
+    from penstock_spark.session import open_session
 
 __all__ = ["DataLost", "open_session", "register"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {"connector.source": ["register"], "errors": ["DataLost"], "session": ["open_session"]},
+)

@@ -21,15 +21,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from penstock.core.logs import get_logger
 from penstock.core.units import MiB
 from penstock_hives.errors import NotReady
+from penstock_hives.identity.settings import FIREBASE_KEYS
 from penstock_hives.identity.tokens import ALGORITHM
 from penstock_store.cache import SingleFlight
 
 log = get_logger(__name__)
 
-#: Where Firebase publishes the keys its ID tokens are signed with.
-FIREBASE_KEYS: Final = (
-    "https://www.googleapis.com/service_accounts/v1/jwk/securetoken@system.gserviceaccount.com"
-)
 #: Without Cache-Control.
 FRESH_SECONDS: Final = 3600.0
 #: How long keys are used that could not be fetched again.

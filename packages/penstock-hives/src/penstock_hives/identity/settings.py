@@ -11,8 +11,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from penstock.core.config import data_home
 from penstock.core.errors import ConfigurationError
-from penstock_hives.identity.jwks import FIREBASE_KEYS
 
+#: Where Firebase publishes the keys its ID tokens are signed with.
+FIREBASE_KEYS: Final = (
+    "https://www.googleapis.com/service_accounts/v1/jwk/securetoken@system.gserviceaccount.com"
+)
 #: Environment variables that make Firebase's libraries accept unsigned tokens.
 UNSIGNED_MODES: Final = ("FIREBASE_AUTH_EMULATOR_HOST",)
 

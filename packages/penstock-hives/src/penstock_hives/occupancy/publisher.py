@@ -12,12 +12,14 @@ import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client import Fabric, connect
 from penstock.client.blocking_client import BlockingClient
-from penstock_hives.occupancy.gold.status import HiveStatus
 from penstock_store.cache import BlockingCache, CacheKeys
+
+if TYPE_CHECKING:
+    from penstock_hives.occupancy.gold.status import HiveStatus
 
 EXCHANGE: Final = "occupancy"
 #: The exchange of MQTT topics.

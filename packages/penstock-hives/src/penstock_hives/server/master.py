@@ -25,10 +25,12 @@ from typing import Final
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy
-from penstock_hives.server import worker
-from penstock_hives.server.settings import EngineSettings
+from penstock_hives.server.settings import CONFIGURATION_EXIT, READY, EngineSettings
 
 log = get_logger(__name__)
+
+#: The module of workers; the master does not load it.
+WORKER: Final = "penstock_hives.server.worker"
 
 
 class WorkerGeneration:
@@ -220,7 +222,7 @@ class WorkerSlot:
             status = await self._run_process()
             if self._retired.is_set():
                 return
-            if status == worker.CONFIGURATION_EXIT:
+            if status == CONFIGURATION_EXIT:
                 raise ConfigurationError("the worker cannot run; its log has the reason")
             if self._clock() - began > self._backoff.reset_seconds:
                 failures = 0
@@ -254,7 +256,7 @@ class WorkerSlot:
     async def _start(self) -> asyncio.subprocess.Process:
         fd = self._listener.fileno()
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", worker.__name__, str(fd)),
+            *(sys.executable, "-m", WORKER, str(fd)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             pass_fds=(fd,),
@@ -279,7 +281,7 @@ class WorkerSlot:
                 return
             if not line:
                 return
-            if line.decode(errors="replace").strip() == worker.READY:
+            if line.decode(errors="replace").strip() == READY:
                 timeout = self._settings.silence
                 self.ready.set()
 

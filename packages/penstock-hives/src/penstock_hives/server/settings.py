@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.core.config import LogSettings
+
+#: The exit status of a worker after a `ConfigurationError`.
+CONFIGURATION_EXIT: Final = 2
+#: What a worker writes to the master when it serves.
+READY: Final = "ready"
 
 
 def _cores() -> int:

@@ -24,16 +24,13 @@ from penstock.core.logs import configure_logs, get_logger
 from penstock.core.resources import raise_descriptor_limit
 from penstock_hives.server.asgi import AsgiApplication
 from penstock_hives.server.asgi_server import AsgiServer
-from penstock_hives.server.settings import EngineSettings
+from penstock_hives.server.settings import CONFIGURATION_EXIT, READY, EngineSettings
 
 log = get_logger(__name__)
 
-READY: Final = "ready"
 HEARTBEAT: Final = "beat"
 #: Heartbeats within the timeout `silence`.
 _HEARTBEATS: Final = 5
-#: The exit status after a `ConfigurationError`.
-CONFIGURATION_EXIT: Final = 2
 
 #: Options and the drain event → a context manager of the application.
 Factory = Callable[[dict[str, Any], asyncio.Event], AbstractAsyncContextManager[AsgiApplication]]

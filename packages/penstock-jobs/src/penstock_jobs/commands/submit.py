@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from penstock.cli.client_options import DEFAULT_URL, log_warnings_plainly, parse_duration
 from penstock_jobs.commands.options import (
@@ -202,6 +200,9 @@ class JobProgressBar:
     """On standard error; standard output is for results."""
 
     def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock_jobs.formats import read_request
 from penstock_jobs.queue.properties import read_request_properties, repeated_response
 from penstock_jobs.queue.worker_connection import JobDelivery, JobSettlement, WorkerConnection
-from penstock_jobs.worker.history_check import HistoryCheck
 from penstock_jobs.worker.job import JobRegistry, JobStage, RequestMatch, WorkerJob
 from penstock_jobs.worker.metrics import WorkerMetrics
 from penstock_jobs.worker.responses import JobResponseWriter
+
+if TYPE_CHECKING:
+    from penstock_jobs.worker.history_check import HistoryCheck
 
 log = get_logger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.errors import ConfigurationError
@@ -19,8 +20,10 @@ from penstock_jobs.queue.topology import TYPES, Durability
 from penstock_jobs.queue.worker_connection import WorkerConnection
 from penstock_jobs.shells.local import LocalShell
 from penstock_jobs.shells.shell import CommandShell
-from penstock_jobs.worker.history_check import HistoryCheck
 from penstock_jobs.worker.worker import Worker, WorkerSettings
+
+if TYPE_CHECKING:
+    from penstock_jobs.worker.history_check import HistoryCheck
 
 _ADVICE = {
     "call": "name the functions that may be called with --allow",

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
@@ -32,7 +32,6 @@ from penstock_jobs.queue.worker_connection import (
     WorkerListener,
 )
 from penstock_jobs.worker.admission import RequestAdmission
-from penstock_jobs.worker.history_check import HistoryCheck
 from penstock_jobs.worker.job import JobRegistry, JobStage, WorkerJob
 from penstock_jobs.worker.metrics import WorkerMetrics
 from penstock_jobs.worker.middleware import JobDecision, WorkerMiddleware
@@ -42,6 +41,9 @@ from penstock_jobs.worker.middleware.retries import RetryMiddleware
 from penstock_jobs.worker.middleware.time_limits import TimeLimitMiddleware
 from penstock_jobs.worker.responses import JobResponseWriter
 from penstock_jobs.worker.slots import JobSlots
+
+if TYPE_CHECKING:
+    from penstock_jobs.worker.history_check import HistoryCheck
 
 log = get_logger(__name__)
 

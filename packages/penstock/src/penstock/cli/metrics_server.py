@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -22,6 +21,8 @@ def serve_metrics(
     port: int, registry: CollectorRegistry, seconds: float = SCRAPE_TIMEOUT_SECONDS
 ) -> tuple[int, Callable[[], None]]:
     """The port, and a function that closes the server."""
+    from wsgiref.simple_server import WSGIRequestHandler, make_server
+
     from prometheus_client import make_wsgi_app
     from prometheus_client.exposition import ThreadingWSGIServer
 
