@@ -1,7 +1,7 @@
 """The options of the connector.
 
-Names are Kafka's where Kafka has one. A name that is nearly an option is refused as a typing error;
-other names are ignored, because Spark passes its own options along.
+Names are Kafka's where Kafka has one. A reader refuses a name that it does not know. A writer
+refuses one that is nearly an option; it ignores others, because Spark passes its own options along.
 
 The syntax of `startingOffsets` and `endingOffsets`: one position for all streams (`earliest`,
 `latest`, a time), or a JSON object with one for each, as in Kafka's source. A time is ISO 8601, UTC
@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, TypeVar
 
 from penstock.core.errors import ConfigurationError, NotFound
+from penstock.core.units import parse_bytes
 from penstock.wire.amqp091.address import AmqpAddress, parse_amqp_url
 from penstock_spark.streams.backend import Offsets, StreamBackend
 from penstock_spark.streams.endpoint import StreamEndpoint, find_endpoint
@@ -34,8 +35,13 @@ _READ: Final = (
     *_COMMON,
     "streams",
     "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
     "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minPartitions",
     "failOnDataLoss",
     "managementUrl",
@@ -74,6 +80,7 @@ class ReadOptions:
     starting: OffsetSpecs
     ending: OffsetSpecs
     max_offsets: int | None
+    max_bytes: int | None
     min_partitions: int | None
     fail_on_loss: bool
     retry_seconds: float
@@ -92,14 +99,18 @@ class WriteOptions:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    _reject_unknown(options, _READ)
-    text = options.get("startingOffsets", "latest" if streaming else "earliest")
-    starting = parse_offset_specs(text, "startingOffsets", EARLIEST)
+    _reject_unknown(options, _READ, strict=True)
+    starting = _offset_specs(options, "starting", LATEST if streaming else EARLIEST, EARLIEST)
     if not streaming and any(_kinds(starting, OffsetKind.LATEST)):
         raise ConfigurationError("startingOffsets: latest leaves nothing to read in a batch")
-    if streaming and "endingOffsets" in options:
-        raise ConfigurationError("endingOffsets: a streaming query has no end; use spark.read")
-    ending = parse_offset_specs(options.get("endingOffsets", "latest"), "endingOffsets", LATEST)
+    for name in _refused(streaming):
+        if name in options:
+            raise ConfigurationError(
+                f"{name}: a streaming query has no end; use spark.read"
+                if streaming
+                else f"{name}: a batch query has no triggers; use endingOffsets"
+            )
+    ending = _offset_specs(options, "ending", LATEST, LATEST)
     if any(_kinds(ending, OffsetKind.EARLIEST)):
         raise ConfigurationError("endingOffsets: earliest leaves nothing to read")
     return ReadOptions(
@@ -110,6 +121,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         starting,
         ending,
         _count(options, "maxOffsetsPerTrigger"),
+        _size(options, "maxBytesPerTrigger"),
         _count(options, "minPartitions"),
         _flag(options, "failOnDataLoss", True),
         _retry_seconds(options),
@@ -127,11 +139,45 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _reject_unknown(options: Mapping[str, str], known: tuple[str, ...]) -> None:
+def _refused(streaming: bool) -> tuple[str, ...]:
+    """Options of the other kind of query."""
+    if streaming:
+        return ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+    return ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+
+
+def _offset_specs(
+    options: Mapping[str, str], edge: str, default: OffsetSpec, unnamed: OffsetSpec
+) -> OffsetSpecs:
+    """The value of one of three options, for `starting` or `ending`."""
+    names = (f"{edge}Offsets", f"{edge}Timestamp", f"{edge}OffsetsByTimestamp")
+    given = [name for name in names if name in options]
+    if len(given) > 1:
+        raise ConfigurationError(f"{' and '.join(given)}: only one of them can be set")
+    if not given:
+        return OffsetSpecs(default)
+    text = options[given[0]].strip()
+    if given[0] == names[0]:
+        return parse_offset_specs(text, names[0], unnamed)
+    if given[0] == names[1]:
+        return OffsetSpecs(_parse_moment(text, names[1]))
+    moments = _json_object(text, names[2])
+    return OffsetSpecs(
+        unnamed, {name: _parse_moment(str(value), names[2]) for name, value in moments.items()}
+    )
+
+
+def _reject_unknown(
+    options: Mapping[str, str], known: tuple[str, ...], strict: bool = False
+) -> None:
     ours = {name.lower(): name for name in known}
     for given in options:
-        if given.lower() not in ours and (near := get_close_matches(given.lower(), ours, 1, 0.85)):
+        if given.lower() in ours:
+            continue
+        if near := get_close_matches(given.lower(), ours, 1, 0.85):
             raise ConfigurationError(f"unknown option {given!r}; did you mean {ours[near[0]]!r}?")
+        if strict:
+            raise ConfigurationError(f"unknown option {given!r}; there are {', '.join(known)}")
 
 
 def _kinds(positions: OffsetSpecs, kind: OffsetKind) -> list[bool]:
@@ -165,6 +211,15 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if count < 1:
         raise ConfigurationError(f"{name}: {count} is too few; should be 1 or more")
     return count
+
+
+def _size(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    size = _converted(name, options[name], parse_bytes, "a size such as 67108864 or 64MiB")
+    if size < 1:
+        raise ConfigurationError(f"{name}: {size} is too few; should be 1 or more")
+    return size
 
 
 def _port(options: Mapping[str, str], name: str) -> int | None:
@@ -274,12 +329,19 @@ def parse_offset_specs(text: str, option: str, default: OffsetSpec) -> OffsetSpe
     stripped = text.strip()
     if not stripped.startswith("{"):
         return OffsetSpecs(_parse_offset_spec(stripped, option))
-    try:
-        given = json.loads(stripped)
-    except ValueError as error:
-        raise ConfigurationError(f"{option}: invalid JSON object: {error}") from None
+    given = _json_object(stripped, option)
     named = {name: _json_offset_spec(value, option) for name, value in given.items()}
     return OffsetSpecs(default, named)
+
+
+def _json_object(text: str, option: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option}: invalid JSON object: {error}") from None
+    if not isinstance(given, dict):
+        raise ConfigurationError(f"{option}: {text} should be a JSON object with a value by stream")
+    return given
 
 
 def _json_offset_spec(value: Any, option: str) -> OffsetSpec:
@@ -302,15 +364,25 @@ def _parse_offset_spec(text: str, option: str) -> OffsetSpec:
             return EARLIEST
         case "latest":
             return LATEST
+    try:
+        return _parse_moment(text, option)
+    except ConfigurationError:
+        raise ConfigurationError(
+            f"{option}: {text!r} is not a position: should be earliest, latest, a time such as "
+            "2026-01-31T08:00:00Z or in milliseconds since 1970, or a JSON object with an offset "
+            "for each stream"
+        ) from None
+
+
+def _parse_moment(text: str, option: str) -> OffsetSpec:
     if text.isascii() and text.isdigit():
         return OffsetSpec(OffsetKind.MOMENT, int(text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"{option}: {text!r} is not a position: should be earliest, latest, a time such as "
-            "2026-01-31T08:00:00Z or in milliseconds since 1970, or a JSON object with an offset "
-            "for each stream"
+            f"{option}: {text!r} is not a time: should be as 2026-01-31T08:00:00Z, or in "
+            "milliseconds since 1970"
         ) from None
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return OffsetSpec(OffsetKind.MOMENT, int(aware.timestamp() * 1000))

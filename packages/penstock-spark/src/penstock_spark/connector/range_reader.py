@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy, retry
 from penstock.wire.amqp091.errors import is_transient_amqp_error
 from penstock_spark.connector.columns import MessageColumns
 from penstock_spark.errors import DataLost
@@ -66,18 +67,9 @@ class RangeReader:
                 if not is_transient_amqp_error(error) or time.monotonic() > deadline:
                     raise
                 _log.warning("range read failed", range=str(left), reason=str(error))
-                endpoint = self._wait(endpoint, deadline)
-
-    @staticmethod
-    def _wait(endpoint: StreamEndpoint, deadline: float) -> StreamEndpoint:
-        """The endpoint of the broker once it is available."""
-        while True:
-            time.sleep(RETRY_SECONDS)
-            try:
-                return endpoint.rediscover()
-            except (OSError, EOFError, PenstockError) as error:
-                if not is_transient_amqp_error(error) or time.monotonic() > deadline:
-                    raise
+                time.sleep(RETRY_SECONDS)
+                policy = RetryPolicy.fixed(RETRY_SECONDS, deadline - time.monotonic())
+                endpoint = retry(endpoint.rediscover, policy, is_transient_amqp_error)
 
 
 def _check_gaps(

@@ -15,7 +15,6 @@ true:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -24,12 +23,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
-from penstock.core.errors import PenstockError
-from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy, retry
 from penstock.wire.amqp091.errors import is_transient_amqp_error
 from penstock_spark.connector.batch_reader import StreamPartition, limit_end_offsets, split_ranges
 from penstock_spark.connector.columns import MessageColumns
@@ -37,8 +36,6 @@ from penstock_spark.connector.options import ReadOptions
 from penstock_spark.connector.range_reader import RETRY_SECONDS, DataLossPolicy, RangeReader
 from penstock_spark.streams.backend import Offsets, StreamBackend, StreamRange
 from penstock_spark.streams.endpoint import StreamEndpoint
-
-_log = get_logger(__name__)
 
 _T = TypeVar("_T")
 
@@ -64,8 +61,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_offsets
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        # Spark knows one limit; `latestOffset` observes both.
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._ask(lambda streams: self._ends(streams, {}))
@@ -87,8 +88,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 begin[name], stop[name] = position, self._bounded(name, position, end)
         self._empty_first.clear()
-        if isinstance(limit, ReadMaxRows):
-            stop |= limit_end_offsets(begin, {name: stop[name] for name in begin}, limit.max_rows)
+        if not isinstance(limit, ReadAllAvailable):
+            stop |= self._limited(begin, {name: stop[name] for name in begin})
         stop |= self._first_offsets_of_new([name for name in ends if name not in start])
         return dict(sorted(stop.items()))
 
@@ -145,6 +146,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return end
         return max(position, min(end, self._target.get(name) or 0))
 
+    def _limited(self, begin: Mapping[str, int], stop: dict[str, int]) -> dict[str, int]:
+        """The ends of a batch within `maxOffsetsPerTrigger` and `maxBytesPerTrigger`."""
+        if self._options.max_offsets is not None:
+            stop = limit_end_offsets(begin, stop, self._options.max_offsets)
+        most = self._options.max_bytes
+        if most is None:
+            return stop
+        ranges = [StreamRange(name, begin[name], stop[name]) for name in begin]
+        ranges = [each for each in ranges if len(each) > 0]
+        total = sum(map(len, ranges))
+        return stop | self._ask(
+            lambda streams: {
+                each.stream: streams.limit_bytes(each, most * len(each) // total) for each in ranges
+            }
+        )
+
     def _first_offsets_of_new(self, names: list[str]) -> dict[str, int]:
         """The first offsets of streams that were missing or empty until now."""
         wanted = [name for name in names if self._target is None or name in self._target]
@@ -173,27 +190,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         The first question of a query is not retried: a wrong address should fail at once.
         """
-        if self._endpoint is None:
-            self._endpoint = self._options.find_endpoint()
-        retry_seconds = self._options.retry_seconds if self._answered else 0.0
-        deadline = time.monotonic() + retry_seconds
-        while True:
+
+        def ask() -> _T:
             try:
                 if self._streams is None:
+                    self._endpoint = self._options.find_endpoint()
                     self._streams = self._endpoint.open()
-                answer = question(self._streams)
-                self._answered = True
-                return answer
-            except (OSError, EOFError, PenstockError) as error:
-                if not is_transient_amqp_error(error) or time.monotonic() > deadline:
-                    raise
-                _log.warning(
-                    "broker query failed", broker=str(self._endpoint.address), reason=str(error)
-                )
-            self.stop()
-            time.sleep(RETRY_SECONDS)
-            try:
-                self._endpoint = self._endpoint.rediscover()
-            except (OSError, EOFError, PenstockError) as error:
-                if not is_transient_amqp_error(error):
-                    raise
+                return question(self._streams)
+            except Exception:
+                self.stop()
+                raise
+
+        seconds = self._options.retry_seconds if self._answered else 0.0
+        answer = retry(ask, RetryPolicy.fixed(RETRY_SECONDS, seconds), is_transient_amqp_error)
+        self._answered = True
+        return answer

@@ -33,7 +33,7 @@ from penstock_spark.rabbitmq.chunks import (
 )
 from penstock_spark.rabbitmq.connection import StreamConnection
 from penstock_spark.streams.amqp import STALL_SECONDS, AmqpStreamBackend
-from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange
+from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange, estimate_limit
 
 
 class RabbitmqStreamBackend:
@@ -55,6 +55,9 @@ class RabbitmqStreamBackend:
 
     def offset_at(self, name: str, moment_ms: int) -> int:
         return self._amqp.offset_at(name, moment_ms)
+
+    def limit_bytes(self, wanted: StreamRange, most: int) -> int:
+        return estimate_limit(self, wanted, most)
 
     def is_data_loss(self, name: str, expected: int, found: int) -> bool:
         return self._amqp.is_data_loss(name, expected, found)

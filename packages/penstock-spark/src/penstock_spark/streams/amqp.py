@@ -36,6 +36,7 @@ from penstock.core.errors import (
     PreconditionFailed,
     WireSyntaxError,
 )
+from penstock.core.retry import RetryPolicy, retry
 from penstock.wire.amqp091.address import AmqpAddress
 from penstock.wire.amqp091.errors import error_from_close
 from penstock.wire.amqp091.frames import (
@@ -55,7 +56,7 @@ from penstock.wire.amqp091.methods import (
     encode_method_frame,
 )
 from penstock_spark.errors import StreamListUnavailable
-from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange
+from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange, estimate_limit
 from penstock_spark.streams.deliveries import DeliveryBatchBuilder, DeliveryParser
 from penstock_spark.streams.offsets import OFFSET_HEADER, pop_offset
 
@@ -67,9 +68,8 @@ BLOCK_BYTES: Final = 4 << 20
 PAUSE_SECONDS: Final = 0.02
 #: After this time without bytes, the end of the stream is checked.
 STALL_SECONDS: Final = 5.0
-#: How long a stream may take to start, and the interval of retries.
-_START_TIMEOUT_SECONDS: Final = 5.0
-_START_RETRY_SECONDS: Final = 0.2
+#: For a stream that is starting.
+_START_RETRY: Final = RetryPolicy.fixed(0.2, total=5.0)
 #: RabbitMQ uses an offset for an entry of its own at the beginning of a segment.
 _SEGMENT_ENTRIES: Final = 1
 
@@ -119,6 +119,9 @@ class AmqpStreamBackend:
         found = seen[name].first
         # No message at that time or later: the end of the stream.
         return (self.next_offsets([name], {})[name] or 0) if found is None else found
+
+    def limit_bytes(self, wanted: StreamRange, most: int) -> int:
+        return estimate_limit(self, wanted, most)
 
     def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
         with BlockingConnection(self._address, f"spark {wanted}") as connection:
@@ -203,20 +206,20 @@ class AmqpStreamBackend:
 
         Waits for a stream that was just declared and is starting.
         """
-        deadline = time.monotonic() + _START_TIMEOUT_SECONDS
-        while True:
+
+        def probe() -> dict[str, StreamProbe]:
             if self._probe_connection is None:
                 self._probe_connection = BlockingConnection(self._address, "spark offsets")
             try:
                 return probe_streams(
                     self._probe_connection, {name: replace(each) for name, each in wanted.items()}
                 )
-            except (OSError, PenstockError) as error:
+            except (OSError, PenstockError):
                 self._probe_connection.abandon()
                 self._probe_connection = None
-                if not isinstance(error, ConnectionForced) or time.monotonic() > deadline:
-                    raise
-            time.sleep(_START_RETRY_SECONDS)
+                raise
+
+        return retry(probe, _START_RETRY, lambda error: isinstance(error, ConnectionForced))
 
 
 def stream_management_client(url: str, address: AmqpAddress) -> ManagementClient:

@@ -47,6 +47,20 @@ class ArrowStreamBackend:
             self._management.check(answer)
             return int(answer.headers["x-first-offset"])
 
+    def limit_bytes(self, wanted: StreamRange, most: int) -> int:
+        query: dict[str, str | int] = {
+            "vhost": self._vhost,
+            "from": wanted.start,
+            "to": wanted.stop,
+            "max_bytes": most,
+        }
+        with self._management.request(_path(wanted.stream), query, method="HEAD") as answer:
+            # Without the beginning, or with an end that is gone, the reader tells what is lost.
+            if answer.status in (410, 416):
+                return wanted.stop
+            self._management.check(answer)
+            return int(answer.headers["x-next-offset"])
+
     def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
         start = wanted.start
         while start < wanted.stop:

@@ -62,6 +62,24 @@ class StreamEnded(PenstockError):
     """The stream ends before the requested range does."""
 
 
+#: The size of messages is estimated from this many.
+_SAMPLE_MESSAGES: Final = 500
+
+
+def estimate_limit(streams: StreamBackend, wanted: StreamRange, most: int) -> int:
+    """`limit_bytes` for brokers that do not tell sizes: from the first messages of the range."""
+    rows = size = 0
+    sample = StreamRange(
+        wanted.stream, wanted.start, min(wanted.start + _SAMPLE_MESSAGES, wanted.stop)
+    )
+    for batch in streams.read(sample):
+        rows += batch.num_rows
+        size += batch.column("properties").nbytes + batch.column("body").nbytes
+        if size >= most:
+            break
+    return min(wanted.stop, wanted.start + max(1, most * rows // max(size, 1)))
+
+
 class StreamBackend(Protocol):
     """The streams of a broker, over connections that are opened on demand and may fail.
 
@@ -80,6 +98,12 @@ class StreamBackend(Protocol):
 
     def offset_at(self, name: str, moment_ms: int) -> int:
         """The offset of the first message, or its chunk, received at that time or later."""
+
+    def limit_bytes(self, wanted: StreamRange, most: int) -> int:
+        """The end of the range if it is to have at most so many bytes, or one message.
+
+        Exact or estimated; bytes are those of content headers and bodies, about.
+        """
 
     def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
         """The messages of the range in order, without those that were removed.

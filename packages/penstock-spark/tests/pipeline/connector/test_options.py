@@ -40,6 +40,39 @@ def test_where_to_begin(text: str, expected: OffsetSpecs) -> None:
     assert parse_offset_specs(text, "startingOffsets", EARLIEST) == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"startingTimestamp": str(MOMENT)}, OffsetSpecs(OffsetSpec(OffsetKind.MOMENT, MOMENT))),
+        (
+            {"startingTimestamp": "2026-01-31T08:00:00Z"},
+            OffsetSpecs(OffsetSpec(OffsetKind.MOMENT, MOMENT)),
+        ),
+        (
+            {"startingOffsetsByTimestamp": f'{{"a": {MOMENT}, "b": "2026-01-31T08:00"}}'},
+            OffsetSpecs(EARLIEST, dict.fromkeys("ab", OffsetSpec(OffsetKind.MOMENT, MOMENT))),
+        ),
+    ],
+)
+def test_a_time_to_begin_at(given: dict[str, str], expected: OffsetSpecs) -> None:
+    assert read_options(GIVEN | given, streaming=True).starting == expected
+
+
+def test_a_time_to_end_at() -> None:
+    given = {"endingOffsetsByTimestamp": f'{{"a": {MOMENT}}}'}
+
+    assert read_options(GIVEN | given, streaming=False).ending == OffsetSpecs(
+        LATEST, {"a": OffsetSpec(OffsetKind.MOMENT, MOMENT)}
+    )
+
+
+def test_positions_that_contradict_each_other_are_refused() -> None:
+    given = {"startingOffsets": "earliest", "startingTimestamp": str(MOMENT)}
+
+    with pytest.raises(ConfigurationError, match="startingOffsets and startingTimestamp"):
+        read_options(GIVEN | given, streaming=True)
+
+
 @pytest.mark.parametrize("text", ["first", "", "{", '{"a": -3}', '{"a": true}', '{"a": "now"}'])
 def test_what_is_no_position_says_what_is(text: str) -> None:
     with pytest.raises(ConfigurationError, match="startingOffsets"):
@@ -84,6 +117,18 @@ def test_which_streams(text: str, names: set[str], patterns: tuple[str, ...]) ->
         ("streams", " , ", True),
         ("maxOffsetsPerTrigger", "0", True),
         ("maxOffsetsPerTrigger", "many", True),
+        ("maxBytesPerTrigger", "0", True),
+        ("maxBytesPerTrigger", "much", True),
+        ("maxBytesPerTrigger", "1MiB", False),
+        ("maxOffsetsPerTrigger", "1", False),
+        ("startingTimestamp", "latest", True),
+        ("startingTimestamp", '{"a": 1}', True),
+        ("startingOffsetsByTimestamp", "7", True),
+        ("startingOffsetsByTimestamp", '{"a": "earliest"}', True),
+        ("endingTimestamp", "1", True),
+        ("endingOffsetsByTimestamp", "[]", False),
+        ("subscribe", "sensors", True),
+        ("minOffsetsPerTrigger", "5", True),
         ("failOnDataLoss", "maybe", True),
         ("endingOffsets", "latest", True),
         ("startingOffsets", "latest", False),

@@ -69,6 +69,50 @@ def test_a_batch_takes_no_more_than_it_may_of_each_in_proportion(
     assert sorted(second) == rows(f"{name}-0", 30, 60) + rows(f"{name}-1", 10, 20)
 
 
+def test_a_batch_takes_no_more_bytes_than_it_may(
+    broker: Broker, query: NewQuery, name: str
+) -> None:
+    for part in range(2):
+        declare(broker.url, f"{name}-{part}")
+        publish(broker.url, f"{name}-{part}", [b"x" * 1000] * 100)
+
+    batches = query(
+        f"{name}-0,{name}-1",
+        startingOffsets="earliest",
+        maxBytesPerTrigger="50KiB",
+        maxOffsetsPerTrigger=1000,
+    ).run()
+
+    assert all(40 <= len(batch) <= 50 for batch in batches[:-1])
+    assert sorted(chain(*batches)) == rows(f"{name}-0", 0, 100) + rows(f"{name}-1", 0, 100)
+
+
+def test_offsets_limit_a_batch_where_bytes_do_not(
+    broker: Broker, query: NewQuery, name: str
+) -> None:
+    stream(broker.url, name, 50)
+
+    batches = query(
+        startingOffsets="earliest", maxBytesPerTrigger="1GB", maxOffsetsPerTrigger=20
+    ).run()
+
+    assert [len(batch) for batch in batches] == [20, 20, 10]
+
+
+def test_the_end_of_an_available_now_query_is_fixed_when_it_starts(
+    broker: Broker, query: NewQuery, name: str
+) -> None:
+    stream(broker.url, name, 30)
+    running = query(startingOffsets="earliest", maxOffsetsPerTrigger=20)
+    running.reader.prepareForTriggerAvailableNow()
+    found = [running.batch()]
+    publish(broker.url, name, numbered(25, 30))
+
+    found += [running.batch(), running.batch()]
+
+    assert found == [rows(name, 0, 20), rows(name, 20, 30), None]
+
+
 def test_latest_is_what_comes_after_the_query_began(
     broker: Broker, query: NewQuery, name: str
 ) -> None:

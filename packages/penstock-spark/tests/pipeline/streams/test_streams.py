@@ -185,6 +185,26 @@ def test_a_range_that_retention_has_eaten_into_begins_later(way: Way, name: str)
     assert way.streams.is_data_loss(name, 0, found[0])
 
 
+@pytest.mark.usefixtures("impatient")
+def test_a_range_that_retention_took_whole_is_empty(way: Way, name: str) -> None:
+    first = overflow(way, name)
+    publish(way.url, name, [b"one more"])
+
+    assert offsets(way, name, 0, first // 2 or 1) == []
+
+
+def test_a_range_is_limited_to_bytes(way: Way, name: str) -> None:
+    declare(way.url, name)
+    publish(way.url, name, [b"x" * 1000] * 300)
+    whole = StreamRange(name, 0, 300)
+
+    # About a hundred: each has a content header, and Penstock counts its log's own bytes as well.
+    assert 85 <= way.streams.limit_bytes(whole, 102_400) <= 100
+    assert way.streams.limit_bytes(StreamRange(name, 50, 300), 102_400) in range(135, 151)
+    assert way.streams.limit_bytes(whole, 1) == 1
+    assert way.streams.limit_bytes(whole, 10**9) == 300
+
+
 def test_a_segment_that_begins_is_no_loss(way: Way, name: str) -> None:
     """RabbitMQ gives an offset to an entry of its own at the beginning of each."""
     declare(way.url, name, x_stream_max_segment_size_bytes=2000)

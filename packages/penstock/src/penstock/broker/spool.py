@@ -214,6 +214,16 @@ class BodyFiles:
         """The body of a record; raises FileNotFoundError."""
         return Spool(self.path(offset), owned=False)
 
+    def sizes(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The offsets in a range that have a body here, and its size, in order."""
+        found = []
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(".body") and start <= int(entry.name[:-5]) < stop:
+                    with contextlib.suppress(FileNotFoundError):  # retention has just removed it
+                        found.append((int(entry.name[:-5]), entry.stat().st_size))
+        return sorted(found)
+
     def add(self, offset: int, spool: Spool) -> None:
         spool.link(self.path(offset))
         self._committer.adopt(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))

@@ -259,6 +259,17 @@ class Stream:
             return
         reader.sending.open()
 
+    def limit(self, start: int, stop: int, most: int) -> int:
+        """The end of a range from `start` to at most `stop` that has at most so many bytes, or
+        one message."""
+        stop = self.log.limit(start, stop, most)
+        for offset, size in self._bodies.sizes(start, stop):
+            most -= size
+            if offset >= stop or most < 0:
+                return max(start + 1, min(offset, stop))
+            stop = self.log.limit(start, stop, most)
+        return stop
+
     def load(self, offset: int) -> bytes:
         """Read the body of a large message."""
         return self._bodies.open(offset).read()

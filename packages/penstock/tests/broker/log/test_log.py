@@ -76,6 +76,20 @@ def test_a_range_is_the_chunks_that_touch_it(tmp_path: Path, idle: Committer) ->
     assert list(log.chunks(4, 4)) == []
 
 
+@pytest.mark.parametrize("most", [0, 1, 150, 500, 1500, 1 << 40])
+def test_a_range_is_limited_to_bytes(tmp_path: Path, idle: Committer, most: int) -> None:
+    log = filled(tmp_path / "log", idle, 12)
+    sizes = [chunk.header.file_bytes for chunk in log.chunks(0, 24)]  # of two messages each
+
+    for start in range(24):
+        for stop in range(start + 1, 25):
+            end = log.limit(start, stop, most)
+            taken = sum(sizes[offset // 2] / 2 for offset in range(start, end))
+            assert start < end <= stop
+            assert end == start + 1 or taken <= most
+            assert end == stop or taken + sizes[end // 2] / 2 > most - 2  # no room for another
+
+
 def test_readers_at_the_end_share_what_was_written(tmp_path: Path, idle: Committer) -> None:
     log = Log(tmp_path / "log", idle)
     assert log.read(0) is None  # a reader waits at the end

@@ -75,6 +75,8 @@ async def test_a_range_holds_the_messages(events: httpx.AsyncClient) -> None:
         ("from=4&to=4", range(0)),
         ("timestamp=0", range(10)),
         ("timestamp=99999999999999", range(0)),
+        ("from=3&max_bytes=1", range(3, 4)),
+        ("from=3&max_bytes=100000", range(3, 10)),
     ],
 )
 async def test_where_a_range_begins_and_ends(
@@ -92,6 +94,7 @@ async def test_where_a_range_begins_and_ends(
         ("from=x", 400),
         ("from=1&timestamp=1", 400),
         ("timestamp=yesterday", 400),
+        ("from=1&max_bytes=few", 400),
     ],
 )
 async def test_a_range_that_is_none_says_why(
@@ -147,6 +150,10 @@ async def test_a_large_body_is_in_its_place(
     rows = table(await api.get("/streams/events?from=0")).to_pylist()
 
     assert [row["body"] for row in rows] == bodies
+    # A body in a file of its own counts as what it has.
+    for most, expected in ((1_000_000, [0]), (1 << 20, [0]), (1_100_000, [0, 1, 2])):
+        assert offsets(await api.get(f"/streams/events?from=0&max_bytes={most}")) == expected
+    assert offsets(await api.get("/streams/events?from=1&max_bytes=1000")) == [1]
 
 
 async def test_to_read_is_to_consume_and_needs_no_tag(

@@ -205,6 +205,11 @@ class Log:
         last = self._segments.last_chunk_offset()
         return self.next_offset if last is None else last
 
+    def limit(self, start: int, stop: int, most: int) -> int:
+        """The end of a range from `start` to at most `stop` that takes at most so many bytes, or
+        one message. In a chunk, messages count as equally large."""
+        return self._segments.limit(start, stop, most)
+
     def truncate_before(self, offset: int) -> None:
         """Delete segments that have only messages below the offset."""
         self._segments.drop_before(offset)
@@ -338,6 +343,20 @@ class SegmentList:
                 self._use(segment)
                 return segment.index.bases[segment.index.at_time(timestamp)]
         return None
+
+    def limit(self, start: int, stop: int, most: int) -> int:
+        at = start
+        for segment in self._list[max(bisect_right(self._list, start, key=_base) - 1, 0) :]:
+            if segment.base >= stop:
+                break
+            self._use(segment)
+            index, size = segment.index, segment.size
+            begin = index.position(max(at, segment.base), size)
+            if begin + most < size:
+                return max(start + 1, min(stop, index.offset(begin + most, size)))
+            most -= size - begin
+            at = index.end
+        return stop
 
     def last_chunk_offset(self) -> int | None:
         for segment in reversed(self._list):

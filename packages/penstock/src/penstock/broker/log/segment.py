@@ -235,6 +235,30 @@ class SegmentIndex:
         """The chunk that has the offset, if any: the last that begins at or before it."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
+    def position(self, offset: int, size: int) -> int:
+        """Where the message is in the file, about, which has `size` bytes."""
+        if offset >= self.end or not self.bases:
+            return size
+        i = self.at_offset(offset)
+        base, rows, start, length = self._chunk(i, size)
+        return start + max(offset - base, 0) * length // rows
+
+    def offset(self, position: int, size: int) -> int:
+        """The message at the position, about."""
+        base, rows, start, length = self._chunk(bisect_right(self.positions, position) - 1, size)
+        return base + (position - start) * rows // length
+
+    def _chunk(self, i: int, size: int) -> tuple[int, int, int, int]:
+        """First offset, number of offsets, position and length of a chunk."""
+        more = i + 1 < len(self.bases)
+        base, start = self.bases[i], self.positions[i]
+        return (
+            base,
+            (self.bases[i + 1] if more else self.end) - base,
+            start,
+            (self.positions[i + 1] if more else size) - start,
+        )
+
     def at_time(self, timestamp: int) -> int:
         """The first chunk with a message of that time or later; the length if there is none."""
         return bisect_left(self.times, timestamp)

@@ -175,6 +175,8 @@ async def get_stream(call: ApiCall) -> HttpResponse:
     if not any(key in query for key in _RANGE):
         return item_response(call, describe_stream(stream))
     start, stop = _range(call, stream.log)
+    if "max_bytes" in query and stop > start:
+        stop = stream.limit(start, stop, _offset("max_bytes", query["max_bytes"]))
     headers = {
         "content-type": ARROW,
         "x-first-offset": str(start),
