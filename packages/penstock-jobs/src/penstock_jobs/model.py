@@ -174,6 +174,9 @@ class JobResponse:
     models: Binary = b""
     #: The value of a function; of a command its status, output and errors. Not in XML.
     value: JsonValue = None
+    #: What the job has printed since the last response. Not in XML.
+    output: str | None = None
+    output_start: Count | None = None  #: characters of output before it, in this attempt
 
     @property
     def final(self) -> bool:
@@ -282,6 +285,13 @@ class JobEvent:
     state: JobState
     progress: float
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    text: str = ""
+    end: int = 0  #: characters up to its end
+    attempt: tuple[int, int] = (0, 0)  #: the run and the attempt that printed it
 
 
 @dataclass(frozen=True, slots=True)

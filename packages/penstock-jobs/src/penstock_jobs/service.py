@@ -21,6 +21,7 @@ from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import (
     JobEvent,
     JobOptions,
+    JobOutput,
     JobPage,
     JobRecord,
     JobRequest,
@@ -37,7 +38,7 @@ class JobService:
         address = parse_amqp_url(broker_url)
         self._repository = JobRepository(database)
         self._requester = JobRequester(address, retry_seconds=retry_seconds)
-        self._recorder = JobRecorder(address, self._repository, retry_seconds=retry_seconds)
+        self._recorder = JobRecorder(broker_url, self._repository, retry_seconds=retry_seconds)
         self._feed = JobChangeFeed(self._repository)
 
     async def open(self) -> Self:
@@ -144,6 +145,18 @@ class JobService:
         """The final response; `NotFound` if there is none yet, or it has expired."""
         stored = await asyncio.to_thread(self._repository.content, identity, "response")
         return (await asyncio.to_thread(read_response, stored.body))[0]
+
+    async def output(self, identity: str, after: JobOutput = JobOutput()) -> JobOutput:  # noqa: B008
+        """What the last attempt has printed, without what was read before."""
+        return await asyncio.to_thread(self._repository.output, identity, after)
+
+    async def follow_output(self, identity: str) -> AsyncIterator[str]:
+        """What the job prints, up to its end. Another attempt begins anew."""
+        seen = JobOutput()
+        async for _ in self.watch(identity):
+            seen = await self.output(identity, seen)
+            if seen.text:
+                yield seen.text
 
     async def request(self, identity: str) -> JobRequest:
         stored = await asyncio.to_thread(self._repository.content, identity, "request")

@@ -11,7 +11,15 @@ import typer
 from penstock.cli.client_options import DEFAULT_URL, log_warnings_plainly
 from penstock.cli.options import Data
 from penstock_jobs.commands.api import api
-from penstock_jobs.commands.options import BrokerUrl, ConnectionType, DatabaseUrl, history
+from penstock_jobs.commands.options import (
+    BrokerUrl,
+    Compatible,
+    ConnectionType,
+    DatabaseUrl,
+    broker_url,
+    durability,
+    history,
+)
 from penstock_jobs.commands.submit import app as submit
 from penstock_jobs.commands.submit import build, fake, predict
 from penstock_jobs.commands.worker import (
@@ -127,14 +135,56 @@ def show(identity: Identity, database: DatabaseUrl = None, data: Data = None) ->
 
 
 @app.command()
-def cancel(identity: Identity, url: BrokerUrl = DEFAULT_URL) -> None:
+def output(identity: Identity, database: DatabaseUrl = None, data: Data = None) -> None:
+    """Print what the last attempt of a job has printed so far."""
+    from penstock_jobs.history.repository import JobRepository
+    from penstock_jobs.model import JobOutput
+
+    with history(database, data) as store:
+        found = JobRepository(store).output(identity, JobOutput())
+    typer.echo(found.text, nl=False)
+
+
+@app.command()
+def cancel(
+    identity: Identity, url: BrokerUrl = DEFAULT_URL, connection_type: ConnectionType = None
+) -> None:
     """Cancel a waiting or running job."""
+    from penstock_jobs.client import JobsClient
 
-    async def cancel_request(requester: JobRequester) -> None:
-        await requester.cancel(identity)
+    async def send() -> None:
+        async with JobsClient(broker_url(url, connection_type)) as jobs:
+            await jobs.cancel(identity)
 
-    asyncio.run(_with_requester(url, cancel_request))
+    log_warnings_plainly()
+    asyncio.run(send())
     typer.echo(f"{identity}: cancel request sent")
+
+
+@app.command("declare")
+def declare_(url: BrokerUrl = DEFAULT_URL, compatible: Compatible = False) -> None:
+    """Declare all exchanges and queues, which AMQP 1.0 cannot."""
+    from penstock.client.amqp091.connection import connect
+    from penstock.wire.amqp091.address import parse_amqp_url
+    from penstock_jobs.queue.topology import (
+        TYPES,
+        declare,
+        declare_control,
+        declare_history,
+    )
+
+    async def declare_all() -> None:
+        connection = await connect(parse_amqp_url(url), "penstock job declare")
+        try:
+            for kind in TYPES:
+                await declare(connection, kind, durability(compatible))
+            await declare_history(connection)
+            await declare_control(connection)
+        finally:
+            await connection.close()
+
+    asyncio.run(declare_all())
+    typer.echo(f"declared: {', '.join(TYPES)}")
 
 
 @app.command()

@@ -31,7 +31,7 @@ BrokerUrl = Annotated[
         "--uri",
         metavar="URL",
         envvar="PENSTOCK_URL",
-        help="The broker: amqp:// or amqps://; workers and submit also accept amqp+1.0://.",
+        help="The broker: amqp://, amqps:// or amqp+1.0://.",
     ),
 ]
 DatabaseUrl = Annotated[

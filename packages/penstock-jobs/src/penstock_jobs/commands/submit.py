@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -175,6 +176,101 @@ def predict(
     return PredictModels(identity, read_dataset(dataset, dataset_format), read_file(models))
 
 
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file", metavar="NAME=PATH", help="A file for the working directory; repeatable."
+    ),
+]
+FunctionName = Annotated[
+    str, typer.Argument(metavar="MODULE:FUNCTION", help="As the worker names it.")
+]
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[VALUE]…", help="Arguments: JSON, or text if it is no JSON."),
+]
+Keywords = Annotated[
+    list[str] | None,
+    typer.Option("--keyword", "-k", metavar="NAME=VALUE", help="A keyword argument; repeatable."),
+]
+
+
+@app.command()
+@submit_command
+def command(
+    identity: str,
+    argv: Annotated[
+        list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]…", help="What to run.")
+    ],
+    file: Files = None,
+    output: Output = None,
+) -> SubmitValue:
+    """Run a program on a worker that allows it; its output is shown as it is printed."""
+    from penstock_jobs.model import CommandRun
+
+    files = {name: read_file(Path(path)) for name, path in _pairs(file, "--file")}
+    return check_request(CommandRun(identity, tuple(argv), files))
+
+
+@app.command()
+@submit_command
+def call(
+    identity: str,
+    function: FunctionName,
+    values: Values = None,
+    keyword: Keywords = None,
+    output: Output = None,
+) -> SubmitValue:
+    """Call a Python function on a worker that allows it; the result is JSON."""
+    from penstock_jobs.model import FunctionCall
+
+    return check_request(FunctionCall(identity, function, *_arguments(values, keyword)))
+
+
+@app.command()
+@submit_command
+def spark(
+    identity: str,
+    function: FunctionName,
+    values: Values = None,
+    keyword: Keywords = None,
+    output: Output = None,
+) -> SubmitValue:
+    """Call a function with a Spark session as its first argument; the result is JSON."""
+    from penstock_jobs.model import SparkCall
+
+    return check_request(SparkCall(identity, function, *_arguments(values, keyword)))
+
+
+def check_request(request: SubmitValue) -> SubmitValue:
+    """As a worker would check it, so that a mistake is reported at once."""
+    from penstock_jobs.formats.json import read_request, write_request
+
+    return read_request(write_request(request))
+
+
+def _arguments(
+    values: list[str] | None, keywords: list[str] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    named = {name: _value(text) for name, text in _pairs(keywords, "--keyword")}
+    return tuple(_value(text) for text in values or ()), named
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _pairs(texts: list[str] | None, option: str) -> list[tuple[str, str]]:
+    pairs = [text.partition("=") for text in texts or ()]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            raise typer.BadParameter(f"{option} {name}: must be NAME=VALUE")
+    return [(name, value) for name, _, value in pairs]
+
+
 def _show(response: JobResponse, output: Path | None) -> None:
     from penstock_jobs.formats.xml import write_response
 
@@ -192,6 +288,15 @@ def _show(response: JobResponse, output: Path | None) -> None:
         if output is not None:
             output.write_bytes(write_response(response))
             typer.echo(f"{response.id}: result written to {output}")
+    elif response.type == "command" and isinstance(response.value, dict):
+        if output is not None:
+            output.write_text(str(response.value.get("output", "")))
+    elif response.type in ("call", "spark"):
+        text = json.dumps(response.value, ensure_ascii=False)
+        if output is None:
+            typer.echo(text)
+        else:
+            output.write_text(f"{text}\n")
     else:
         typer.echo(f"{response.id}: done")
 
@@ -214,6 +319,9 @@ class JobProgressBar:
         self._task = self._progress.add_task(title, total=1.0, left="waiting")
 
     def update(self, response: JobResponse) -> None:
+        if response.output:
+            self._progress.stop()  # the output replaces the bar
+            typer.echo(response.output, nl=False)
         left = "running"
         if response.end is not None:
             seconds = max((response.end - datetime.now(UTC)).total_seconds(), 0.0)

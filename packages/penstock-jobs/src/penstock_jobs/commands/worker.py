@@ -218,13 +218,12 @@ async def _history(
     opened: AsyncExitStack, url: str, database: str, retry_seconds: float
 ) -> HistoryCheck:
     import penstock_store
-    from penstock.wire.amqp091.address import parse_amqp_url
     from penstock_jobs.history.recorder import JobRecorder
     from penstock_jobs.history.repository import JobRepository
     from penstock_jobs.worker.history_check import HistoryCheck
 
     repository = JobRepository(opened.enter_context(penstock_store.open(database, Path())))
-    recorder = JobRecorder(parse_amqp_url(url), repository, retry_seconds)
+    recorder = JobRecorder(url, repository, retry_seconds)
     await recorder.open()
     opened.push_async_callback(recorder.close)
     return HistoryCheck(repository)

@@ -51,7 +51,8 @@ class CommandExecutor:
         async with self._shell.folder() as folder:
             for name, content in request.files.items():
                 await folder.write(name, content)
-            outcome = await folder.run(request.argv, ProgressReader(listener).read, limits)
+            progress = ProgressReader(listener)
+            outcome = await folder.run(request.argv, progress.read, limits, progress.print)
         check_outcome(outcome)
         return JobOutcome(
             value={"status": outcome.status, "output": outcome.output, "errors": outcome.errors}
@@ -82,7 +83,11 @@ class ProgressReader:
         self._listener = listener
         self._progress = CommandProgress()
 
+    def print(self, line: str) -> None:
+        self._listener.output(f"{line}\n")
+
     def read(self, line: str) -> None:
+        self.print(line)
         progress = self._progress.after(line)
         if progress != self._progress:
             self._progress = progress

@@ -42,6 +42,9 @@ class AttemptListener(Protocol):
         self, share: float, finish: datetime | None = None, results: tuple[VoteResult, ...] = ()
     ) -> None: ...
 
+    def output(self, text: str) -> None:
+        """Something that the job has printed."""
+
     def done(self, outcome: JobOutcome) -> None: ...
 
     def failed(self, error: Exception) -> None: ...

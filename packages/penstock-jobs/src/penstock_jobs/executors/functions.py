@@ -97,6 +97,7 @@ def run_in_pool(
         attempt.failed,
         attempt.lost,
         own_only,
+        listener.output,
     )
     attempt.set_timers(limits)
     pool.submit(attempt.pool_task)

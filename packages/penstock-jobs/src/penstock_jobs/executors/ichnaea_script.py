@@ -105,7 +105,8 @@ class ScriptAttempt:
             on_line(line)
             progress.read(line)
 
-        outcome = await self.folder.run([*self.script, *arguments], read, self.limits)
+        command = [*self.script, *arguments]
+        outcome = await self.folder.run(command, read, self.limits, progress.print)
         check_outcome(outcome)
         return outcome
 

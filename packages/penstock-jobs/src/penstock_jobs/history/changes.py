@@ -56,6 +56,8 @@ class JobChange:
     summary: dict[str, Any] = field(default_factory=dict)
     request: StoredMessage | None = None
     response: StoredMessage | None = None
+    output: str = ""  #: what the job has printed since the last response
+    output_start: int = 0  #: characters of output before it, in this attempt
 
     @property
     def order(self) -> tuple[int, int, float]:
@@ -129,6 +131,8 @@ def from_response(body: bytes, properties: BasicProperties, now: datetime) -> Jo
         worker=given.worker or None,
         summary=summary(response),
         response=StoredMessage(properties.content_type or "", body) if given.state.final else None,
+        output=response.output or "",
+        output_start=response.output_start or 0,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.history.changes import JobChange, StoredMessage, merge_changes
-from penstock_jobs.model import JobEvent, JobPage, JobRecord, JobState
+from penstock_jobs.model import JobEvent, JobOutput, JobPage, JobRecord, JobState
 from penstock_store import Connection, Database
 
 #: The channel of NOTIFY.
@@ -77,6 +77,17 @@ _CONTENT: Final = """
 """
 
 
+#: The most characters of output that are stored of an attempt.
+MAX_OUTPUT: Final = 4_000_000
+_OUTPUT: Final = """
+    INSERT INTO job_output (job_id, run, attempt, start, text)
+    SELECT given.* FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::text[])
+        AS given (job_id, run, attempt, start, text)
+    JOIN job ON job.id = given.job_id
+    ON CONFLICT DO NOTHING
+"""
+
+
 class JobRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -95,6 +106,7 @@ class JobRepository:
             _insert_events(connection, changes)
             _insert_requests(connection, changes)
             _insert_responses(connection, [each for each in merged if each.id in changed])
+            _insert_output(connection, changes, changed)
             _notify(connection)
 
     def add_new(self, change: JobChange) -> None:
@@ -197,6 +209,31 @@ class JobRepository:
             raise NotFound(f"job {identity!r} has no {what}: it is {state}")
         return StoredMessage(rows[0]["content_type"], bytes(rows[0]["body"]))
 
+    def output(self, identity: str, after: JobOutput) -> JobOutput:
+        """What the last attempt of a job has printed, without what was read before."""
+        self.get(identity)
+        rows = self._database.rows(
+            """
+            SELECT run, attempt, start, text FROM job_output
+            WHERE job_id = %(id)s AND (run, attempt) = (
+                SELECT run, attempt FROM job_output WHERE job_id = %(id)s
+                ORDER BY run DESC, attempt DESC LIMIT 1)
+              AND ((run, attempt) > (%(run)s, %(attempt)s) OR start >= %(end)s)
+            ORDER BY start
+            """,
+            {
+                "id": identity,
+                "run": after.attempt[0],
+                "attempt": after.attempt[1],
+                "end": after.end,
+            },
+        )
+        if not rows:
+            return JobOutput("", after.end, after.attempt)
+        last = rows[-1]
+        text = "".join(row["text"] for row in rows)
+        return JobOutput(text, last["start"] + len(last["text"]), (last["run"], last["attempt"]))
+
     def counts(self) -> dict[JobState, int]:
         rows = self._database.rows("SELECT state, count(*) FROM job GROUP BY state")
         counts = {row["state"]: row["count"] for row in rows}
@@ -267,6 +304,21 @@ def _insert_responses(connection: Connection, changes: Sequence[JobChange]) -> N
     """The first final response of a run stays; the next run replaces it."""
     stored = {each.id: each.response for each in changes if each.response and each.run}
     _insert_messages(connection, "response", stored)
+
+
+def _insert_output(connection: Connection, changes: Sequence[JobChange], changed: set[str]) -> None:
+    """Jobs that have only printed something get a new revision, too."""
+    rows = [
+        (each.id, each.run, each.attempts, each.output_start, _storable(each.output))
+        for each in changes
+        if each.output and each.output_start < MAX_OUTPUT
+    ]
+    if rows:
+        connection.execute(_OUTPUT, _columns(rows))
+        printed = [row[0] for row in rows if row[0] not in changed]
+        connection.execute(
+            "UPDATE job SET revision = nextval('job_revision') WHERE id = ANY(%s)", (printed,)
+        )
 
 
 def _insert_messages(

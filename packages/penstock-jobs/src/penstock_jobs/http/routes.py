@@ -138,6 +138,20 @@ def single_job_routes(jobs: JobService) -> APIRouter:
         headers = {"Content-Disposition": f'attachment; filename="{file.file_name}"'}
         return Response(file.body, media_type=file.media_type, headers=headers)
 
+    @router.get(
+        "/output",
+        response_class=Response,
+        responses=schemas.OUTPUT_RESPONSES | problem_responses(404),
+    )
+    async def output(id: JobId, follow: bool = False) -> Response:  # noqa: A002
+        """What the job has printed; with `follow`, what it prints up to its end, too."""
+        await jobs.get(id)
+        if follow:
+            return StreamingResponse(
+                jobs.follow_output(id), media_type="text/plain", headers=_HEADERS
+            )
+        return Response((await jobs.output(id)).text, media_type="text/plain")
+
     @router.post("/cancel", responses=problem_responses(403, 404, 409))
     async def cancel(id: JobId) -> Job:  # noqa: A002
         """Cancel a waiting or running job."""

@@ -256,6 +256,12 @@ RESULT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
         },
     }
 }
+OUTPUT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Text, as the job has printed it.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
 EVENT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "Server-sent events `job`: the id is the revision, the data a Job.",

@@ -9,6 +9,7 @@ exception. The process ends when the worker is gone.
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ from penstock_jobs.pool.messages import (
     DONE,
     FAILED,
     INTERRUPT,
+    OUTPUT,
     PROGRESS,
     READY,
     RETURN,
@@ -64,6 +66,7 @@ class PoolChild:
         self._master = master
         self._open = ExitStack()
         self._spark: Any = None
+        self._output = TaskOutput(self._printed, sys.stderr)
 
     def run(self) -> None:
         signal.signal(signal.SIGUSR1, self._interrupt)
@@ -71,6 +74,7 @@ class PoolChild:
         if self._master:
             self._open_session()
         threading.Thread(target=self._read_control, name="control", daemon=True).start()
+        sys.stdout = sys.stderr = self._output
         self._send([(READY, 0)])
         while True:
             try:
@@ -96,9 +100,11 @@ class PoolChild:
             start = time.perf_counter()
             try:
                 value = function(*arguments, **keywords)
+                seconds = time.perf_counter() - start
+                if self._output.pending:
+                    self._output.flush()
             finally:
                 self._current = None
-            seconds = time.perf_counter() - start
             # Encoded here, so that a value that is no JSON is an error of the function.
             if as_json:
                 value = "null" if value is None else json.dumps(value, allow_nan=False)
@@ -126,6 +132,14 @@ class PoolChild:
                 self._send_progress((PROGRESS, number, float(share), finish))
 
         return progress
+
+    def _printed(self, text: str) -> bool:
+        """Send what the current task has printed; whether there is one."""
+        number = self._current
+        if number is None:
+            return False
+        self._send_progress((OUTPUT, number, text))
+        return True
 
     def _send_progress(self, message: tuple[Any, ...]) -> None:
         """Only the main thread is interrupted, and not while it sends half a message."""
@@ -225,6 +239,34 @@ class PoolChild:
         from penstock_spark.session import flow_session
 
         self._spark = self._open.enter_context(flow_session("jobs", self._master))
+
+
+class TaskOutput(io.TextIOBase):
+    """The standard output and error of tasks, passed on line by line; without a task it is that of
+    the process. Threads of a task print, too."""
+
+    def __init__(self, printed: Callable[[str], bool], otherwise: Any) -> None:
+        self._printed = printed
+        self._otherwise = otherwise
+        self.pending = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._otherwise.fileno())
+
+    def write(self, text: str) -> int:
+        self.pending += text
+        if "\n" in text:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        text, self.pending = self.pending, ""
+        if text and not self._printed(text):
+            self._otherwise.write(text)
+            self._otherwise.flush()
 
 
 def _takes_progress(function: Callable[..., Any]) -> bool:

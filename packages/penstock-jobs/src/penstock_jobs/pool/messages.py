@@ -19,6 +19,7 @@ INTERRUPT: Final = "interrupt"  #: raise an exception in the task: its time is o
 RETURN: Final = "return"  #: return all tasks that have not started
 # From a process: (verb, number, …).
 READY: Final = "ready"  #: it accepts tasks
+OUTPUT: Final = "output"  #: printed text
 PROGRESS: Final = "progress"  #: share, finish as seconds since 1970 or None
 DONE: Final = "done"  #: the returned value, the duration in seconds
 FAILED: Final = "failed"  #: the exception's type, its text, whether to retry

@@ -20,6 +20,7 @@ from penstock.core.logs import get_logger
 from penstock_jobs.pool.messages import (
     DONE,
     INTERRUPT,
+    OUTPUT,
     PROGRESS,
     READY,
     RETURN,
@@ -49,6 +50,7 @@ class PoolTask:
     on_failed: Callable[[str, str, bool], None]  #: type, text, whether to retry
     on_lost: Callable[[str], None]  #: the reason why its process ended
     own_only: bool = True  #: the function must be defined by its module
+    on_output: Callable[[str], None] = lambda _: None
     number: int = 0
     process: PoolProcess | None = None
 
@@ -176,6 +178,10 @@ class ProcessPool:
         elif verb == PROGRESS:
             if task := tasks.get(number):
                 task.on_progress(message[2], message[3])
+            return
+        elif verb == OUTPUT:
+            if task := tasks.get(number):
+                task.on_output(message[2])
             return
         elif verb == RETURN:
             returned = [task for each in message[2] if (task := tasks.pop(each, None))]

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -33,9 +34,10 @@ from penstock_jobs.formats import MessageFormat, write_request
 from penstock_jobs.model import JobOptions, JobRequest, write_options
 from penstock_jobs.queue.properties import REPLY_TO
 from penstock_jobs.queue.requester import FailureCallback, ResponseCallback
-from penstock_jobs.queue.topology import CONTROL, RESPONSES, request_name
+from penstock_jobs.queue.topology import CONTROL, HISTORY, RESPONSES, request_name
 from penstock_jobs.queue.worker_connection import (
     CancelRequest,
+    HistoryMessage,
     JobDelivery,
     JobMessage,
     JobSettlement,
@@ -52,6 +54,9 @@ _OPEN_SECONDS: Final = 10.0
 #: How long a broker may take to open the stream of cancel requests.
 _CONTROL_SECONDS: Final = 5.0
 _CONTROL_MAX_AGE: Final = "7D"
+_HISTORY_PREFETCH: Final = 500
+#: AMQP 1.0 cannot declare exchanges and bindings.
+_DECLARE: Final = "declare it with `penstock job declare --url amqp://…`"
 
 
 class Amqp10WorkerConnection:
@@ -256,6 +261,49 @@ async def _sent_to_control(url: str, body: Body) -> AsyncIterator[Fabric]:
         yield fabric
 
 
+class Amqp10HistorySource:
+    """Implements `penstock_jobs.history.recorder.HistorySource`."""
+
+    def __init__(self, url: str, retry_seconds: float = 0.0) -> None:
+        self._fabric: Fabric = connect(url, retry_seconds=retry_seconds)
+        self._receiving: asyncio.Task[None] | None = None
+        self._acknowledging: set[asyncio.Task[None]] = set()
+
+    async def open(self, received: Callable[[list[HistoryMessage]], None]) -> None:
+        await self._fabric.open()
+        receiver = self._fabric.pull(HISTORY, prefetch=_HISTORY_PREFETCH)
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                await receiver.open()
+        except (TimeoutError, NotFound):
+            await self._fabric.close()
+            raise NotFound(f"no queue {HISTORY}: {_DECLARE}") from None
+        except BaseException:
+            await self._fabric.close()
+            raise
+        self._receiving = asyncio.create_task(self._receive(receiver, received))
+
+    async def close(self) -> None:
+        if self._receiving is not None:
+            self._receiving.cancel()
+            await asyncio.gather(self._receiving, return_exceptions=True)
+        await asyncio.gather(*self._acknowledging, return_exceptions=True)
+        await self._fabric.close()
+
+    async def _receive(
+        self, receiver: MessageReceiver, received: Callable[[list[HistoryMessage]], None]
+    ) -> None:
+        with suppress(FabricClosed):
+            async for message in receiver:
+                acknowledge = partial(self._acknowledge, message)
+                received([HistoryMessage(message.body, _properties(message), acknowledge)])
+
+    def _acknowledge(self, message: ReceivedMessage) -> None:
+        task = asyncio.create_task(message.ack())
+        self._acknowledging.add(task)
+        task.add_done_callback(self._acknowledging.discard)
+
+
 class Amqp10RequesterConnection:
     """Implements `penstock_jobs.queue.requester.RequesterConnection`."""
 
@@ -273,7 +321,7 @@ class Amqp10RequesterConnection:
                 await receiver.open()
         except TimeoutError:
             await self._fabric.close()
-            raise NotFound(f"no exchange {RESPONSES}: start a worker first") from None
+            raise NotFound(f"no exchange {RESPONSES}: {_DECLARE}") from None
         except BaseException:
             await self._fabric.close()
             raise

@@ -36,6 +36,15 @@ class JobMessage:
     properties: BasicProperties
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryMessage:
+    """A copy of a request or response."""
+
+    body: bytes
+    properties: BasicProperties
+    acknowledge: Callable[[], None]
+
+
 @dataclass(slots=True)
 class JobSettlement:
     """A request to acknowledge, with the messages to publish."""

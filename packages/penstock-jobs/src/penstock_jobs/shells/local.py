@@ -76,7 +76,9 @@ class LocalFolder:
         command: Sequence[str],
         on_line: Callable[[str], None] = lambda _: None,
         limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
+        on_error_line: Callable[[str], None] = lambda _: None,
     ) -> CommandOutcome:
+        output_tail, error_tail = OutputTail(), OutputTail()
         async with _pipe() as (output, to_output), _pipe() as (errors, to_errors):
             control, reaper_control = socket.socketpair()
             with control, reaper_control:
@@ -96,13 +98,18 @@ class LocalFolder:
                     given.close()  # the command has its own copies
                 self._cleanup.watch(str(process.pid))
                 try:
-                    outcome = await _wait(process, control, output, errors, on_line, limits)
+                    pipes = asyncio.gather(
+                        read_lines(output.read, output_tail, on_line),
+                        read_lines(errors.read, error_tail, on_error_line),
+                    )
+                    reason = await _wait(process, control, pipes, limits)
                 finally:
                     self._cleanup.forget(str(process.pid))
                 if number := control.recv(16):
-                    reason = os.strerror(int(number))
-                    raise CommandError(f"cannot run {command[0]!r}: {reason}")
-                return outcome
+                    cause = os.strerror(int(number))
+                    raise CommandError(f"cannot run {command[0]!r}: {cause}")
+                assert process.returncode is not None
+                return CommandOutcome(process.returncode, output_tail.text, error_tail.text, reason)
 
 
 @asynccontextmanager
@@ -124,23 +131,16 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
 async def _wait(
     process: asyncio.subprocess.Process,
     control: socket.socket,
-    from_output: asyncio.StreamReader,
-    from_errors: asyncio.StreamReader,
-    on_line: Callable[[str], None],
+    pipes: asyncio.Future[tuple[None, None]],
     limits: TimeLimits,
-) -> CommandOutcome:
-    output, errors = OutputTail(), OutputTail()
-    pipes = asyncio.gather(
-        read_lines(from_output.read, output, on_line), read_lines(from_errors.read, errors)
-    )
+) -> str:
+    """Returns the reason if the command was ended."""
     try:
-        reason = await wait_within_limits(limits, process.wait, partial(_end, process, control))
+        return await wait_within_limits(limits, process.wait, partial(_end, process, control))
     finally:
         control.shutdown(socket.SHUT_WR)  # ends what is left
         with suppress(TimeoutError):
             await asyncio.wait_for(pipes, _PIPES_SECONDS)
-    assert process.returncode is not None
-    return CommandOutcome(process.returncode, output.text, errors.text, reason)
 
 
 async def _end(process: asyncio.subprocess.Process, control: socket.socket, grace: float) -> None:

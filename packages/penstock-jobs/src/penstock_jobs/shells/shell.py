@@ -59,8 +59,10 @@ class WorkFolder(Protocol):
         command: Sequence[str],
         on_line: Callable[[str], None] = lambda _: None,
         limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
+        on_error_line: Callable[[str], None] = lambda _: None,
     ) -> CommandOutcome:
-        """`on_line` is called for each line of output. Cancellation ends the command first."""
+        """`on_line` is called for each line of output, `on_error_line` for each line of errors.
+        Cancellation ends the command first."""
 
 
 class CommandShell(Protocol):

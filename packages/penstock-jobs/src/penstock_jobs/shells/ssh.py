@@ -147,6 +147,7 @@ class SshFolder:
         command: Sequence[str],
         on_line: Callable[[str], None] = lambda _: None,
         limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
+        on_error_line: Callable[[str], None] = lambda _: None,
     ) -> CommandOutcome:
         grace = limits.grace if limits.soft is not None or limits.hard is None else 0.0
         words = ["sh", "-c", _SCRIPT, "sh", f"{grace:g}", self.path, *command]
@@ -157,7 +158,7 @@ class SshFolder:
         output, errors = OutputTail(), OutputTail()
         pipes = asyncio.gather(
             read_lines(process.stdout.read, output, on_line),
-            read_lines(process.stderr.read, errors),
+            read_lines(process.stderr.read, errors, on_error_line),
         )
 
         async def end(grace: float) -> None:

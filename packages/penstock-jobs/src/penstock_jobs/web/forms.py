@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -11,12 +13,15 @@ from uuid import uuid4
 from nicegui import ui
 
 from penstock.core.errors import PenstockError
+from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats.csv import write_csv
+from penstock_jobs.formats.json import read_request
 from penstock_jobs.http import submission
 from penstock_jobs.http.submission import DatasetCheck, DatasetPurpose
 from penstock_jobs.model import (
     Agings,
     BuildModels,
+    CommandRun,
     Dataset,
     Fake,
     JobRequest,
@@ -218,6 +223,73 @@ class BuildForm:
 
     def _request(self, name: str) -> JobRequest:
         return BuildModels(name, self._reference.columns, self._agings)
+
+
+class CommandForm:
+    """A program that a worker allows, with its arguments."""
+
+    def __init__(self, jobs: JobService) -> None:
+        self._form = SubmitForm(jobs, "command", "Run")
+
+    async def draw(self) -> None:
+        ui.label(
+            "A program that a worker allows (--program). Its output is shown while it runs."
+        ).classes("p-muted")
+        line = ui.input("Program and arguments", placeholder="/usr/bin/wc -l data.csv")
+        line.props("outlined dense").classes("w-full")
+        self._form.draw(lambda name: CommandRun(name, _words(line.value or "")))
+
+
+class CallForm:
+    """A Python function that a worker allows, with or without a Spark session."""
+
+    def __init__(self, jobs: JobService) -> None:
+        self._form = SubmitForm(jobs, "call", "Call")
+
+    async def draw(self) -> None:
+        ui.label(
+            "A Python function that a worker allows (--allow). What it prints is shown while it"
+            " runs."
+        ).classes("p-muted")
+        with ui.row().classes("w-full items-center"):
+            function = ui.input("Function", placeholder="reports:monthly")
+            arguments = ui.input("Arguments, a JSON list", value="[]")
+            keywords = ui.input("Keyword arguments, a JSON object", value="{}")
+            for field in (function, arguments, keywords):
+                field.props("outlined dense").classes("grow")
+            spark = ui.checkbox("with a Spark session")
+
+        def make(name: str) -> JobRequest:
+            values = {
+                "id": name,
+                "type": "spark" if spark.value else "call",
+                "function": (function.value or "").strip(),
+                "arguments": _json(arguments.value, list, "Arguments"),
+                "keywords": _json(keywords.value, dict, "Keyword arguments"),
+            }
+            return read_request(json.dumps(values).encode())
+
+        self._form.draw(make)
+
+
+def _words(line: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        raise JobFormatError(f"Program and arguments: {error}") from error
+    if not words:
+        raise JobFormatError("Program and arguments: nothing to run")
+    return words
+
+
+def _json(text: str | None, kind: type, name: str) -> object:
+    try:
+        value = json.loads(text or "null")
+    except ValueError as error:
+        raise JobFormatError(f"{name}: {error}") from error
+    if not isinstance(value, kind):
+        raise JobFormatError(f"{name}: must be a JSON {'list' if kind is list else 'object'}")
+    return value
 
 
 class FakeForm:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
+from typing import Final
 
 from nicegui import background_tasks, ui
 
 from penstock.core.errors import NotFound, PenstockError
-from penstock_jobs.model import JobEvent, JobRecord, JobState
+from penstock_jobs.model import JobEvent, JobOutput, JobRecord, JobState
 from penstock_jobs.service import JobService
 from penstock_jobs.web import job_row, result_view
 from penstock_jobs.web.job_row import (
@@ -19,6 +21,9 @@ from penstock_jobs.web.job_row import (
     follow_changes,
     notify_result,
 )
+
+#: Characters.
+_OUTPUT_SHOWN: Final = 100_000
 
 
 class JobView:
@@ -31,6 +36,7 @@ class JobView:
 
     async def load(self) -> None:
         """Events and, at the end, the result."""
+        await self._output.load()
         self._show_events(await self._jobs.events(self._record.id))
         self._result.clear()
         if self._record.state is not JobState.DONE:
@@ -70,6 +76,7 @@ class JobView:
             self._error = ui.element("div").classes("w-full")
             self._facts = ui.html("", sanitize=False).classes("p-facts")
             self._files = ui.row().classes("items-center p-files")
+        self._output = JobOutputView(self._jobs, record.id)
         self._result = ui.column().classes("w-full gap-4 p-result")
         with ui.expansion("Events", value=not record.state.final).classes("p-card p-happened"):
             self._events = ui.html("", sanitize=False).classes("w-full")
@@ -104,6 +111,8 @@ class JobView:
                 self._show(record)
                 if state_changed:
                     background_tasks.create(self._reload(), name="job page")
+                elif record.state is JobState.RUNNING:
+                    background_tasks.create(self._output.load(), name="job output")
 
     async def _reload(self) -> None:
         try:
@@ -119,6 +128,32 @@ class JobView:
 
     async def _retried(self) -> None:
         await notify_result(lambda: self._jobs.retry(self._record.id), "The job is retried")
+
+
+class JobOutputView:
+    """What the job prints, as it prints it; of much output the end."""
+
+    def __init__(self, jobs: JobService, identity: str) -> None:
+        self._jobs = jobs
+        self._id = identity
+        self._seen = JobOutput()
+        self._text = ""
+        self._loading = asyncio.Lock()
+        with ui.column().classes("p-card w-full gap-2") as self._card:
+            ui.label("Output").classes("p-h3")
+            self._shown = ui.html("", sanitize=False).classes("w-full").props("data-output")
+        self._card.set_visibility(False)
+
+    async def load(self) -> None:
+        async with self._loading:
+            found = await self._jobs.output(self._id, self._seen)
+            if not found.text:
+                return
+            before = self._text if found.attempt == self._seen.attempt else ""
+            self._seen = found
+            self._text = (before + found.text)[-_OUTPUT_SHOWN:]
+        self._shown.set_content(f"<pre class='p-output'>{escape(self._text)}</pre>")
+        self._card.set_visibility(True)
 
 
 def _facts(record: JobRecord, now: datetime) -> str:

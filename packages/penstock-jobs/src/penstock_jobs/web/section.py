@@ -87,10 +87,12 @@ class _Pages:
         submit_forms: dict[str, forms.Drawable] = {
             "Predict": forms.PredictForm(self.jobs(), models),
             "Build": forms.BuildForm(self.jobs()),
+            "Command": forms.CommandForm(self.jobs()),
+            "Function": forms.CallForm(self.jobs()),
             "Trial run": forms.FakeForm(self.jobs()),
         }
         with ui.column().classes("p-card p-new gap-3"):
-            with ui.tabs().props("dense no-caps inline-label align=left") as tabs:
+            with ui.tabs().props("dense no-caps inline-label align=left").classes("p-tabs") as tabs:
                 for name in submit_forms:
                     ui.tab(name)
             with ui.tab_panels(tabs, value="Predict", animated=False).classes("p-panels"):

@@ -37,6 +37,41 @@ TRANSITIONS: Final = {
 }
 
 
+#: Characters of output in one message.
+_MAX_OUTPUT: Final = 64 * 1024
+
+
+class OutputBuffer:
+    """What a job has printed and no message has carried yet; of too much the end is stored."""
+
+    __slots__ = ("_pieces", "_size", "_start")
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._size = 0
+        self._start = 0  # characters taken before
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._size += len(text)
+        if self._size > 2 * _MAX_OUTPUT:
+            kept = "".join(self._pieces)[-_MAX_OUTPUT:]
+            self._start += self._size - len(kept)
+            self._pieces, self._size = [kept], len(kept)
+
+    def take(self) -> tuple[str, int] | tuple[None, None]:
+        """The output and the number of characters before it."""
+        if not self._pieces:
+            return None, None
+        text, start = "".join(self._pieces), self._start
+        self._start += len(text)
+        self._pieces, self._size = [], 0
+        return text, start
+
+
 @dataclass(slots=True, eq=False)
 class WorkerJob:
     request: JobRequest
@@ -53,6 +88,7 @@ class WorkerJob:
     share: float = 0.0
     finish: datetime | None = None
     results: tuple[VoteResult, ...] = ()
+    output: OutputBuffer = field(default_factory=OutputBuffer)
     cancelled: bool = False
     #: The response, stored until the broker confirms it.
     messages: list[JobMessage] = field(default_factory=list)
@@ -62,6 +98,10 @@ class WorkerJob:
     @property
     def id(self) -> str:
         return self.request.id
+
+    @property
+    def attempt_number(self) -> int:
+        return self.properties.attempt
 
     @property
     def digest(self) -> bytes:

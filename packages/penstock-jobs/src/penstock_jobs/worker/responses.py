@@ -35,12 +35,21 @@ class JobResponseWriter:
     ) -> JobMessage:
         # A progress of 1 marks the final response, so a running job never reports it.
         share = min(job.share, 0.999) if state is JobState.RUNNING else 0.0
+        output, output_start = job.output.take()
         response = JobResponse(
-            job.id, job.request.type, share, job.start, job.finish, results=job.results
+            job.id,
+            job.request.type,
+            share,
+            job.start,
+            job.finish,
+            results=job.results,
+            output=output,
+            output_start=output_start,
         )
         return self._message(response, job, state, error)
 
     def done(self, job: WorkerJob, outcome: JobOutcome) -> JobMessage:
+        output, output_start = job.output.take()
         response = JobResponse(
             job.id,
             job.request.type,
@@ -50,12 +59,24 @@ class JobResponseWriter:
             results=outcome.results,
             models=outcome.models,
             value=outcome.value,
+            output=output,
+            output_start=output_start,
         )
         return self._message(response, job, JobState.DONE)
 
     def failed(self, job: WorkerJob, state: JobState, error: str) -> JobMessage:
         now = datetime.now(UTC)
-        response = JobResponse(job.id, job.request.type, 1.0, job.start or now, now, error)
+        output, output_start = job.output.take()
+        response = JobResponse(
+            job.id,
+            job.request.type,
+            1.0,
+            job.start or now,
+            now,
+            error,
+            output=output,
+            output_start=output_start,
+        )
         return self._message(response, job, state)
 
     def dead_letter(self, job: WorkerJob, error: str) -> JobMessage:

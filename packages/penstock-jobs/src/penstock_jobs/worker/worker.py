@@ -36,6 +36,7 @@ from penstock_jobs.worker.job import JobRegistry, JobStage, WorkerJob
 from penstock_jobs.worker.metrics import WorkerMetrics
 from penstock_jobs.worker.middleware import JobDecision, WorkerMiddleware
 from penstock_jobs.worker.middleware.cancellation import CANCELLED, CancellationMiddleware
+from penstock_jobs.worker.middleware.output import OutputMiddleware
 from penstock_jobs.worker.middleware.progress import ProgressMiddleware
 from penstock_jobs.worker.middleware.retries import RetryMiddleware
 from penstock_jobs.worker.middleware.time_limits import TimeLimitMiddleware
@@ -105,6 +106,7 @@ class Worker:
             self._cancellation,
             TimeLimitMiddleware(settings.soft, settings.hard),
             ProgressMiddleware(responses, connection.publish_progress),
+            OutputMiddleware(responses, connection.publish_progress),
             RetryMiddleware(settings.retry_policy, responses, self.metrics),
         )
         self._stopping = False
@@ -227,6 +229,11 @@ class Worker:
             for middleware in self._middleware:
                 middleware.on_progress(job, share, finish, results)
 
+    def output(self, job: WorkerJob, text: str) -> None:
+        if job.stage is JobStage.RUNNING:
+            for middleware in self._middleware:
+                middleware.on_output(job, text)
+
     def done(self, job: WorkerJob, outcome: JobOutcome) -> None:
         if job.stage is JobStage.RUNNING:
             seconds = asyncio.get_running_loop().time() - job.started
@@ -315,6 +322,9 @@ class JobAttemptListener:
         self, share: float, finish: datetime | None = None, results: tuple[VoteResult, ...] = ()
     ) -> None:
         self._worker.progress(self._job, share, finish, results)
+
+    def output(self, text: str) -> None:
+        self._worker.output(self._job, text)
 
     def done(self, outcome: JobOutcome) -> None:
         self._worker.done(self._job, outcome)

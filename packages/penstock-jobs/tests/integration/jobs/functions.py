@@ -39,3 +39,8 @@ def fail(text: str = "as asked") -> None:
 def count_on_spark(spark: SparkSession, rows: int) -> int:
     """Make as many rows, and count them."""
     return spark.range(rows).count()
+
+
+def say(first: object, second: object, *, more: object) -> list[object]:
+    print("said")
+    return [first, second, more]

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +61,8 @@ def worker(
     penstock: Penstock, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcess]:
     clean(penstock.url)
-    options = ("--database", database, "--allow", SAMPLES, "--attempts", "1", "--metrics", "0")
+    allowed = ("--allow", SAMPLES, "--program", "/bin/sh")
+    options = ("--database", database, *allowed, "--attempts", "1", "--metrics", "0")
     process = WorkerProcess(penstock.url, tmp_path_factory.mktemp("worker"), "worker", *options)
     yield process.ready()
     process.stop()
@@ -99,6 +101,53 @@ def test_a_job_that_fails_is_shown_with_the_dead_and_asked_for_again(
     again = here("retry", name, "elsewhere", "--url", penstock.url)
     assert again.stdout == f"{name}: submitted again\n"
     assert (again.exit_code, again.stderr) == (3, "elsewhere: no dead letter with this id\n")
+
+
+SAYS = "cat data; echo more >&2; test $0 = well || exit 3"
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqp+1.0"])
+def test_a_command_prints_where_it_was_asked_for_and_in_the_history(
+    worker: WorkerProcess, penstock: Penstock, database: str, tmp_path: Path, scheme: str
+) -> None:
+    name, url = new_id("command"), penstock.url.replace("amqp", scheme, 1)
+    (tmp_path / "said").write_text("something\n")
+    asked = ("submit", "command", "--url", url, "--id", name, "--file", f"data={tmp_path}/said")
+    done = here(*asked, "-o", str(tmp_path / "out"), "--", "/bin/sh", "-c", SAYS, "well")
+
+    assert (done.exit_code, sorted(done.stdout.splitlines())) == (0, ["more", "something"])
+    assert (tmp_path / "out").read_text() == "something\n"
+    wait_for_end(name, database)
+    assert "something\n" in here("output", name, "--database", database).stdout
+
+
+def test_a_command_that_fails_fails_where_it_was_asked_for(
+    worker: WorkerProcess, penstock: Penstock, tmp_path: Path
+) -> None:
+    asked = ("submit", "command", "--url", penstock.url, "--")
+    failed = here(*asked, "/bin/sh", "-c", "echo before; exit 3")
+    refused = here(*asked, "/bin/ls")
+
+    assert (failed.exit_code, failed.stdout) == (1, "before\n")
+    assert "status 3" in failed.stderr
+    assert (refused.exit_code, "not allowed" in refused.stderr) == (1, True)
+
+
+def test_a_function_is_called_with_json_or_text(worker: WorkerProcess, penstock: Penstock) -> None:
+    asked = ("submit", "call", "--url", penstock.url, f"{SAMPLES}:say")
+    done = here(*asked, "[1, 2]", "plain", "-k", 'more={"a": null}')
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout == 'said\n[[1, 2], "plain", {"a": null}]\n'
+    assert here("submit", "call", "no function").exit_code != 0
+
+
+def wait_for_end(name: str, database: str) -> None:
+    """The history is told at the same time as the client."""
+    deadline = time.monotonic() + PATIENCE
+    while "  done  " not in here("show", name, "--database", database).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_what_would_be_sent_can_be_seen() -> None:

@@ -15,6 +15,7 @@ from penstock_jobs.history.feed import JobChangeWatcher
 from penstock_jobs.model import (
     JobEvent,
     JobOptions,
+    JobOutput,
     JobPage,
     JobRecord,
     JobRequest,
@@ -41,6 +42,7 @@ class MemoryJobs(JobService):
         self.forms: dict[str, MessageFormat] = {}
         self.results: dict[str, JobResponse] = {}
         self.happened: dict[str, list[JobEvent]] = {}
+        self.printed: dict[str, str] = {}
         self.watching = asyncio.Event()
         self._revision = 0
         self._changes: list[JobRecord] = []
@@ -133,6 +135,10 @@ class MemoryJobs(JobService):
 
     async def request(self, identity: str) -> JobRequest:
         return self.requests[identity]
+
+    async def output(self, identity: str, after: JobOutput = JobOutput()) -> JobOutput:  # noqa: B008
+        text = self.printed.get(identity, "")
+        return JobOutput(text[after.end :], len(text), (1, 1))
 
     async def cancel(self, identity: str) -> JobRecord:
         if (await self.get(identity)).state.final:

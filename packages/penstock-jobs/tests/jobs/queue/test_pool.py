@@ -177,6 +177,8 @@ async def test_progress_is_heard_as_far_as_it_makes_sense(
     told: list[Any] = []
 
     class Told:
+        def output(self, text: str) -> None: ...
+
         def progress(self, share: float, finish: datetime | None = None, results: Any = ()) -> None:
             told.append((share, finish))
 

@@ -18,6 +18,7 @@ from penstock.cli.shutdown import stop_event
 from penstock.core.errors import PenstockError
 from penstock_jobs.model import (
     BuildModels,
+    CommandRun,
     Fake,
     JobRecord,
     JobRequest,
@@ -61,6 +62,8 @@ class Workshop:
         try:
             if isinstance(request, Fake):
                 await self._wait(request, begun)
+            if isinstance(request, CommandRun):
+                self._jobs.printed[record.id] = f"{' '.join(request.argv)}\n"
             response = await asyncio.to_thread(done, request)
         except PenstockError as error:
             await self._jobs.change(record.id, state=JobState.FAILED, error=str(error))

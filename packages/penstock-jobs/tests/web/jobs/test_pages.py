@@ -93,6 +93,18 @@ def test_progress_moves_and_the_end_comes_without_a_reload(page: Page) -> None:
     expect(page.get_by_text("took")).to_be_visible()
 
 
+def test_a_command_is_run_and_its_output_shown(page: Page) -> None:
+    page.goto("/jobs")
+    page.get_by_role("tab", name="Command").click()
+    panel = page.get_by_role("tabpanel")
+    panel.get_by_label("Program and arguments").fill("/bin/echo 'unfinished")
+    panel.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("No closing quotation")).to_be_visible()
+    panel.get_by_label("Program and arguments").fill("/bin/echo 'a <b>'")
+    panel.get_by_role("button", name="Run").click()
+    expect(page.locator("[data-output]")).to_have_text("/bin/echo a <b>")
+
+
 def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     start_trial(page, "trial-2", 600)
     page.goto("/jobs")

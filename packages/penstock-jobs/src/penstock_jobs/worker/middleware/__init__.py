@@ -38,6 +38,9 @@ class WorkerMiddleware:
     ) -> None:
         """The attempt reports a share of the work, 0 to 1, and an estimate of its end."""
 
+    def on_output(self, job: WorkerJob, text: str) -> None:
+        """The attempt prints something."""
+
     def on_long_attempt(self, job: WorkerJob) -> None:
         """The attempt takes longer than a moment."""
 
