@@ -57,6 +57,7 @@ class DownloadRules:
     join: bool = False  #: always join base URL and path
     inplace: bool = True  #: assemble files from parts
     overwrite: bool = True  #: compare and replace existing files; else they are left alone
+    accept_size_wrong: bool = False  #: keep a whole file of another size than announced
 
 
 #: Up to this size a file is fetched into memory and committed together with others.
@@ -99,7 +100,11 @@ class Downloader:
 
     async def fetch(self, post: Post, target: LocalTarget) -> PostOutcome:
         parts = post.parts
-        transfer = self._transfers.add(post.name, parts.length if parts else None)
+        is_whole = parts is None or parts.single
+        any_size = is_whole and self._rules.accept_size_wrong
+        transfer = self._transfers.add(
+            post.name, parts.length if parts is not None and not any_size else None
+        )
         try:
             if parts is None or parts.single:
                 return await self._fetch_whole(post, target, transfer)
@@ -110,6 +115,11 @@ class Downloader:
             return await self._download_part(post, parts, target, transfer)
         finally:
             self._transfers.remove(transfer)
+
+    async def remove_source(self, post: Post) -> None:
+        """Removes the file from its server."""
+        source = self._source(post)
+        await self._transports.get(source.scheme).remove(source)
 
     def abandon(self, post: Post, target: LocalTarget) -> None:
         """Removes what was fetched of a file that failed for good. Blocking."""
@@ -135,6 +145,9 @@ class Downloader:
             reports.DONE if found == post.sum or is_checksum_deferred(post) else reports.RECOMPUTED
         )
         announced = post if found == post.sum else replace(post, sum=found)
+        if self._rules.accept_size_wrong and announced.parts is not None:
+            status = await asyncio.to_thread(os.stat, target.full_path)
+            announced = replace(announced, parts=Parts.whole(status.st_size))
         return PostOutcome(code, "Downloaded", announced, target.full_path)
 
     async def _download(
@@ -282,7 +295,8 @@ class Downloader:
             known = await self._download(post, part, transfer, block)
         assert not isinstance(known, str)  # there was no skip check
         announced = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
-        return PostOutcome(reports.DONE, "Downloaded", announced, part.full_path)
+        message = "written to a part file"
+        return PostOutcome(reports.PART_FILE, message, announced, part.full_path, whole=False)
 
     def _assembly(self, post: Post, parts: Parts, target: LocalTarget) -> BlockAssembly:
         return BlockAssembly(Path(self._rules.inflight.path(target.full_path)), parts, post.moment)

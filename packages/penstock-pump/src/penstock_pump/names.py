@@ -16,7 +16,7 @@ REPORTS: Final = "xreport"
 #: The stream of archived posts and reports, which the lake reads.
 ANNOUNCEMENT_STREAM: Final = "announcements"
 #: Components whose queue name is random; the others' follow from the configuration.
-_SECRET: Final = (Component.SUBSCRIBE, Component.REPORT)
+_SECRET: Final = (Component.SUBSCRIBE, Component.REPORT, Component.FLOW)
 
 
 def user_of(url: str) -> str:
@@ -28,11 +28,21 @@ def host_of(url: str) -> str:
 
 
 def subscribed_exchange(settings: PumpSettings) -> str:
-    if settings.exchange is not None:
-        return settings.exchange
-    if settings.exchange_suffix is not None:
-        return f"xs_{user_of(settings.broker)}_{settings.exchange_suffix}"
-    return REPORTS if settings.component is Component.REPORT else PUBLIC
+    exchange = settings.exchange
+    if exchange is None:
+        own = f"xs_{user_of(settings.broker)}"
+        if settings.exchange_suffix is not None:
+            exchange = f"{own}_{settings.exchange_suffix}"
+        else:
+            # A report reads what a subscriber of the same user writes.
+            exchange = own if settings.component is Component.REPORT else PUBLIC
+    return exchange + _split_suffix(settings)
+
+
+def _split_suffix(settings: PumpSettings) -> str:
+    """Each instance consumes from one of several exchanges that share the work."""
+    split = settings.exchange_split
+    return f"{(settings.instance - 1) % split:02d}" if split else ""
 
 
 def posted_exchange(settings: PumpSettings, url: str) -> str:
@@ -41,7 +51,7 @@ def posted_exchange(settings: PumpSettings, url: str) -> str:
     own = f"xs_{user_of(url)}"
     if settings.post_exchange_suffix is not None:
         return f"{own}_{settings.post_exchange_suffix}"
-    if settings.component in (Component.POST, Component.WATCH):
+    if settings.component in (Component.POST, Component.WATCH, Component.POLL):
         return own
     return PUBLIC
 
@@ -49,8 +59,11 @@ def posted_exchange(settings: PumpSettings, url: str) -> str:
 def state_folder(settings: PumpSettings) -> Path:
     if settings.state is not None:
         return settings.state
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "penstock" / "pump" / settings.component.value / settings.name
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    home = home / "penstock" / "pump"
+    if settings.state_host:
+        home /= settings.hostname or os.uname().nodename
+    return home / settings.component.value / settings.name
 
 
 def queue_name(settings: PumpSettings) -> str:
@@ -60,6 +73,8 @@ def queue_name(settings: PumpSettings) -> str:
     if settings.queue is not None:
         return settings.queue
     plain = f"q_{user}.{settings.component}.{settings.name}"
+    if settings.exchange_split:
+        return f"{plain}{_split_suffix(settings)}"
     if settings.component not in _SECRET:
         return plain
     file = state_folder(settings) / f"{settings.component}.{settings.name}.{user}.qname"

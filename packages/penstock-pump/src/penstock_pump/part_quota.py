@@ -84,7 +84,7 @@ class PartQuota:
         if report.post.base_url != self._base_url or path not in self._sizes:
             return False
         reported = self._reported.setdefault(path, set())
-        if 200 <= report.code < 300 or report.code == reports.NOT_MODIFIED:
+        if 200 <= report.code < 300 or report.code in (reports.NOT_MODIFIED, reports.PART_FILE):
             reported.add(report.who)
         if len(reported) < self._readers:
             return True

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.core.errors import ConfigurationError
+from penstock_pump.files.target import LocalTarget
 from penstock_pump.posts.post import Post
-from penstock_pump.posts.reports import PostReport
+from penstock_pump.posts.reports import PostOutcome, PostReport
 
 T = TypeVar("T")
 
@@ -62,7 +63,20 @@ class Plugins:
     def report(self, report: PostReport) -> PostReport | None:
         return _chain(report, (each.on_report for each in self.plugins))
 
-    def file(self, post: Post, path: str, *, whole: bool) -> Post | None:
+    async def changed(self, post: Post) -> Post | None:
+        """An accepted post without a file of its own here."""
+        return self.message(post)
+
+    async def accept(self, post: Post, target: LocalTarget) -> tuple[Post, LocalTarget] | None:
+        """The post and the path of its file, as the plugins change them."""
+        accepted = self.message(post)
+        return None if accepted is None else (accepted, target)
+
+    async def send(self, post: Post, remote: str) -> PostOutcome | None:
+        """The outcome, if a plugin sends the file itself."""
+        return None
+
+    async def file(self, post: Post, path: str, *, whole: bool) -> Post | None:
         result: Post | None = post
         for each in self.plugins:
             hook = each.on_file if whole else each.on_part

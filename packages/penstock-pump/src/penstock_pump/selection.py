@@ -2,9 +2,9 @@
 
 The first pattern that matches a URL decides. Placement is a pure function of the path and the
 rules, applied in this order: `rename` replaces the path; `strip` removes leading directories, never
-the name; `flatten` joins the rest to one name; `filename` picks from a name with colons; without
-`mirror` only the name is left; `directory`, with variables replaced, is put before it. A path that
-would leave that directory is refused.
+the name; `flatten` joins the rest to one name; `filename` replaces the name, or picks from one with
+colons; without `mirror` only the name is left; `directory`, with variables replaced, is put before
+it. A path that would leave that directory is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from penstock_pump.errors import OutsideDirectory
 
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_VARIABLE: Final = re.compile(r"\$\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Placement:
     mirror: bool = False
     strip: int | re.Pattern[str] = 0
     flatten: str = "/"
-    filename: str | None = None  #: WHATFN, HEADFN, NONE or DESTFN=name
+    filename: str | None = None  #: WHATFN, HEADFN, SENDER, NONE, TIME or DESTFN=name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ def place(
     words = _stripped(_words(path), rules.strip)
     if rules.flatten != "/":
         words = [rules.flatten.join(words)]
-    words[-1] = _named(words[-1], rules.filename)
+    if rules.filename is not None:
+        words[-1] = _named(words[-1], rules.filename, variables or {}, groups)
     if not rules.mirror:
         words = words[-1:]
     directory = expand(rules.directory, variables or {}, groups)
@@ -89,15 +90,23 @@ def _stripped(words: list[str], strip: int | re.Pattern[str]) -> list[str]:
     return _words("/".join(rest)) if rest else words[-1:]
 
 
-def _named(name: str, filename: str | None) -> str:
+def _named(
+    name: str, filename: str, variables: Mapping[str, str], groups: Sequence[str | None]
+) -> str:
     """Names of meteorological switches have fields separated by colons."""
-    if filename is None or filename == "NONE":
-        return name
+    filename, with_time = filename.removesuffix(":TIME"), filename.endswith("TIME")
     if filename == "WHATFN":
-        return name.split(":")[0] or name
-    if filename == "HEADFN":
-        return ":".join(name.split(":")[:2]) or name
-    return _words(filename.removeprefix("DESTFN="))[-1]
+        named = name.split(":")[0] or name
+    elif filename == "HEADFN":
+        named = ":".join(name.split(":")[:2]) or name
+    elif filename in ("SENDER", "NONESENDER"):
+        fields = [each for each in name.split(":") if each.startswith("SENDER=")]
+        named = _words(fields[0].removeprefix("SENDER="))[-1] if fields else name
+    elif filename in ("NONE", "TIME"):
+        named = name
+    else:
+        named = _words(expand(filename.removeprefix("DESTFN="), variables, groups))[-1]
+    return f"{named}:{variables.get('%Y%m%d%H%M%S', '')}" if with_time else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +129,17 @@ class PostSelection:
     clauses: Sequence[SelectionClause] = ()
     unmatched: bool = False
     placement: Placement = field(default_factory=Placement)
+    groups_from_zero: bool = True  #: else group 0 is the whole match, as in sr3
 
     def choose(self, url: str) -> SelectionMatch | str:
         """The placement, or the reason of the rejection."""
         for clause in self.clauses:
             if (found := clause.pattern.match(url)) is not None:
                 if clause.accept:
-                    return SelectionMatch(clause.placement, found.groups())
+                    groups = (
+                        found.groups() if self.groups_from_zero else (found[0], *found.groups())
+                    )
+                    return SelectionMatch(clause.placement, groups)
                 return f"reject {clause.pattern.pattern}"
         if self.unmatched or not self.clauses:
             return SelectionMatch(self.placement)

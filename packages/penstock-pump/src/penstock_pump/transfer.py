@@ -78,6 +78,11 @@ class BandwidthLimit:
         if self._rate > 0 and (seconds := self.seconds(size)) > 0:
             await asyncio.sleep(seconds)
 
+    @property
+    def pace(self) -> Callable[[int], None] | None:
+        """For reads in a thread: waits as long as so many bytes must wait."""
+        return None if self._rate <= 0 else lambda size: time.sleep(self.seconds(size))
+
     def limit_writer(self, writer: ByteWriter) -> ByteWriter:
         """For writes in a thread."""
         return _LimitedWriter(self, writer) if self._rate > 0 else writer

@@ -161,7 +161,7 @@ def test_names_by_convention(tmp_path: Path) -> None:
     assert named("post") == ("xpublic", "xs_me")
     assert named("sarra") == ("xpublic", "xpublic")
     assert named("post", post_exchange_suffix="a") == ("xpublic", "xs_me_a")
-    assert named("report") == ("xreport", "xpublic")
+    assert named("report") == ("xs_me", "xpublic")
 
 
 def test_a_queue_is_chosen_once_and_instances_share_it(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from penstock_pump.errors import (
     UnsupportedSource,
 )
 from penstock_pump.flow.message import PumpMessage
-from penstock_pump.handlers import ReceiveRules, SendDestination, SendHandler
+from penstock_pump.handlers import ReceiveRules
 from penstock_pump.posts.post import Post
+from penstock_pump.send_handler import SendDestination, SendHandler
 from penstock_pump.transports.access import FileRule, HostRule, is_public
 from penstock_pump.transports.transport import (
     ByteRange,

@@ -25,6 +25,7 @@ from penstock_pump.flow.message import PumpMessage
 from penstock_pump.flow.publisher import PostPublisher
 from penstock_pump.handlers import ReceiveHandler, ReceiveRules, RepublishTarget
 from penstock_pump.plugins import Plugin, Plugins
+from penstock_pump.post_filter import PostFilter
 from penstock_pump.posts import Checksum, FileEvent, Parts, Post
 from penstock_pump.posts.checksums import ChecksumMethods, directory_sum, link_sum, removal_sum
 from penstock_pump.posts.parts import split_blocks
@@ -336,7 +337,8 @@ async def test_both_halves_of_a_move_in_either_order(
 async def test_what_is_not_wanted(
     transports: TransportRegistry, there: Path, here: Path, noted: Noted
 ) -> None:
-    receiving = make(transports, here, noted, events=frozenset({FileEvent.MODIFY}))
+    only_files = PostFilter(frozenset({FileEvent.MODIFY}))
+    receiving = make(transports, here, noted, post_filter=only_files)
     rejected = await receiving(file(there, "secret"), LETTER)
     assert (rejected.code, rejected.message) == (REJECTED, "reject .*secret.*")
     removal = await receiving(event("f", removal_sum("f")), LETTER)

@@ -10,9 +10,10 @@ import pytest
 
 from penstock_pump.errors import OutsideDirectory, SourceMissing, UnsupportedSource
 from penstock_pump.flow.message import PumpMessage
-from penstock_pump.handlers import ReceiveRules, SendDestination, SendHandler
+from penstock_pump.handlers import ReceiveRules
 from penstock_pump.posts import reports
 from penstock_pump.posts.post import Post
+from penstock_pump.send_handler import SendDestination, SendHandler
 from penstock_pump.transports.access import FileRule
 from penstock_pump.transports.transport import TransportContext, TransportRegistry
 

@@ -62,7 +62,7 @@ class FleetMember:
 def members(folder: Path) -> Iterator[FleetMember]:
     for conf in sorted((*folder.glob("*/*.conf"), *folder.glob("*/*.toml"))):
         component = Component(conf.parent.name) if conf.parent.name in list(Component) else None
-        if component is None and conf.parent.name in UNSUPPORTED:
+        if conf.parent.name in UNSUPPORTED:
             typer.echo(f"{conf.parent.name}/{conf.stem} skipped: use sr3 for it", err=True)
             continue
         settings = read(conf, component, {})
@@ -92,8 +92,17 @@ def stop(folder: Folder) -> None:
 
 
 def sanity(folder: Folder) -> None:
-    """Restart components that died. Stopped components stay stopped."""
-    _for_each(_all(folder), _restart_died)
+    """Show whose defaults each configuration has, and restart components that died. Stopped
+    components stay stopped."""
+    fleet = _all(folder)
+    for member in fleet:
+        settings = member.settings
+        if settings.instance == 1:
+            reason = settings.dialect_reason
+            typer.echo(
+                f"{settings.component}/{settings.name} dialect {settings.dialect} ({reason})"
+            )
+    _for_each(fleet, _restart_died)
 
 
 def status(

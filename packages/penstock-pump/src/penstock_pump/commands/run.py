@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: New objects before Python's garbage collector runs; its default is 700.
 _GC_THRESHOLD: Final = 100_000
 _BAR_SECONDS: Final = 0.2
+#: Sarracenia's names of levels that have another here.
+_LOG_LEVELS: Final = {"critical": "error", "none": "error", "notset": "debug"}
 _RUN: Final[dict[Component, Callable[[PumpSettings, ComponentControl], Awaitable[None]]]] = {
     Component.WATCH: components.watch,
     Component.SUBSCRIBE: components.subscribe,
@@ -36,13 +38,15 @@ _RUN: Final[dict[Component, Callable[[PumpSettings, ComponentControl], Awaitable
     Component.WINNOW: components.winnow,
     Component.SHOVEL: components.shovel,
     Component.SENDER: components.sender,
+    Component.FLOW: components.flow,
 }
 
 
 def run(settings: PumpSettings, *, verbose: bool = False, metrics: int | None = None) -> None:
     """Runs the component of the settings; raises `typer.Exit` if `post` could not announce all
     files."""
-    configure_logs(LogSettings(level="info" if verbose else "warning"))
+    level = "info" if verbose else (settings.log_level or "warning").lower()
+    configure_logs(LogSettings.model_validate({"level": _LOG_LEVELS.get(level, level)}))
     component = settings.component
     if component is Component.POST:
         _post(settings)

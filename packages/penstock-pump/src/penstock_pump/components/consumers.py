@@ -19,29 +19,28 @@ from penstock_pump.components.factory import (
     base_dir,
     base_url,
     dialect,
-    file_attributes,
     file_rule,
     needs_post_broker,
     open_component_factory,
+    post_filter,
+    receive_rules,
     selection,
-    variables,
 )
+from penstock_pump.components.vip import while_vip
 from penstock_pump.config.settings import PumpSettings
+from penstock_pump.duplicates import DuplicateFilter
 from penstock_pump.errors import BadPost
 from penstock_pump.flow.consumer import AbandonCallback, PostConsumer, PostHandler
+from penstock_pump.flow.publisher import PostPublisher
 from penstock_pump.flow.subscription import PumpSubscription
-from penstock_pump.handlers import (
-    ForwardHandler,
-    ReceiveHandler,
-    ReceiveRules,
-    RepublishTarget,
-    SendDestination,
-    SendHandler,
-)
+from penstock_pump.forward_handler import ForwardHandler
+from penstock_pump.handlers import ReceiveHandler, RepublishTarget
 from penstock_pump.names import posted_exchange, subscribed_exchange
 from penstock_pump.plugins import Plugin
 from penstock_pump.posts.reports import PostReport, read_report
+from penstock_pump.send_handler import SendDestination, SendHandler
 from penstock_pump.status import ComponentControl
+from penstock_pump.transfer import BandwidthLimit
 from penstock_pump.transports.access import HostRule
 
 log = get_logger(__name__)
@@ -50,11 +49,15 @@ log = get_logger(__name__)
 QUEUE_POLL_SECONDS: Final = 5.0
 
 
+@while_vip
 async def subscribe(
     settings: PumpSettings, control: ComponentControl | None = None, plugins: Sequence[Plugin] = ()
 ) -> None:
     """Download accepted files; with a post broker, announce the copies."""
     control = control or ComponentControl()
+    if not settings.download:
+        await _notify(settings, control, plugins)
+        return
     async with open_component_factory(settings, plugins) as factory:
         republish_target = part_quota = None
         if needs_post_broker(settings):
@@ -64,15 +67,8 @@ async def subscribe(
             part_quota = await factory.part_quota(
                 republish_target.base_url, republish_target.base_dir
             )
-        rules = ReceiveRules(
-            selection(settings),
-            settings.events,
-            settings.join,
-            variables(settings),
-            file_attributes(settings).folder_mode,
-        )
         handler = ReceiveHandler(
-            rules,
+            receive_rules(settings),
             factory.downloader(control.transfers, part_quota),
             republish_target=republish_target,
             provenance=factory.provenance(),
@@ -86,44 +82,73 @@ async def subscribe(
 sarra = subscribe
 
 
+async def _notify(
+    settings: PumpSettings, control: ComponentControl, plugins: Sequence[Plugin]
+) -> None:
+    """Without a download posts are forwarded if there is a post broker, and only seen by plugins
+    otherwise."""
+    if settings.post_broker is not None:
+        await _forward(settings, control, plugins)
+        return
+    async with open_component_factory(settings, plugins) as factory:
+        await consume(factory, _forward_handler(factory, None, None), control)
+
+
+@while_vip
 async def winnow(
     settings: PumpSettings, control: ComponentControl | None = None, plugins: Sequence[Plugin] = ()
 ) -> None:
     """Forward only the first of equal posts."""
     if settings.suppress_duplicates is None:
         raise ConfigurationError("winnow needs suppress_duplicates: how long posts are remembered")
-    await _forward(settings, control, plugins, suppress_duplicates=True)
+    await _forward(settings, control, plugins)
 
 
+@while_vip
 async def shovel(
     settings: PumpSettings, control: ComponentControl | None = None, plugins: Sequence[Plugin] = ()
 ) -> None:
     """Forward posts from one broker or exchange to another."""
-    await _forward(settings, control, plugins, suppress_duplicates=False)
+    await _forward(settings, control, plugins)
 
 
 async def _forward(
-    settings: PumpSettings,
-    control: ComponentControl | None,
-    plugins: Sequence[Plugin],
-    *,
-    suppress_duplicates: bool,
+    settings: PumpSettings, control: ComponentControl | None, plugins: Sequence[Plugin]
 ) -> None:
     _refuse_loop(settings)
     async with open_component_factory(settings, plugins) as factory:
-        handler = ForwardHandler(
-            await factory.post_publisher(),
-            selection(settings),
-            duplicate_filter=await factory.duplicate_filter() if suppress_duplicates else None,
-            plugins=factory.plugins,
-            reencode=_is_reencoded(settings),
+        handler = _forward_handler(
+            factory, await factory.post_publisher(), await factory.duplicate_filter()
         )
         await consume(factory, handler, control or ComponentControl())
 
 
+def _forward_handler(
+    factory: ComponentFactory,
+    post_publisher: PostPublisher | None,
+    duplicate_filter: DuplicateFilter | None,
+) -> ForwardHandler:
+    settings = factory.settings
+    # A message stays as it is unless the site names what is to be added.
+    adds = settings.source or settings.cluster or settings.source_from_exchange
+    return ForwardHandler(
+        post_publisher,
+        selection(settings),
+        post_filter=post_filter(settings),
+        provenance=factory.provenance() if adds else None,
+        duplicate_filter=duplicate_filter,
+        plugins=factory.plugins,
+        reencode=_is_reencoded(settings),
+        form=settings.post_format,
+        dry_run=settings.dry_run,
+    )
+
+
 def _is_reencoded(settings: PumpSettings) -> bool:
     """Topics of MQTT cannot be used over AMQP, nor the other way round."""
-    if settings.post_format is not None or settings.post_topic_prefix is not None:
+    if settings.post_topic_prefix or settings.post_topic or settings.post_subtopic:
+        return True
+    if settings.headers:
         return True
     urls = (settings.broker, settings.post_broker or settings.broker)
     consumed, posted = (protocol_of(url) is BrokerProtocol.MQTT for url in urls)
@@ -138,6 +163,7 @@ def _refuse_loop(settings: PumpSettings) -> None:
         )
 
 
+@while_vip
 async def sender(
     settings: PumpSettings, control: ComponentControl | None = None, plugins: Sequence[Plugin] = ()
 ) -> None:
@@ -151,16 +177,18 @@ async def sender(
             settings.base_dir,
             file_rule(settings),
             settings.inflight if settings.inflight[1:] and "/" not in settings.inflight else ".tmp",
-            settings.to_clusters,
             settings.preserve_mode,
             settings.preserve_time,
         )
         handler = SendHandler(
             destination,
-            ReceiveRules(selection(settings), settings.events, settings.join, variables(settings)),
+            receive_rules(settings),
             factory.transports(HostRule(private=True)),  # the site itself chose the destination
+            ledger=await factory.block_ledger(),
             post_publisher=await factory.post_publisher() if announce else None,
             base_url=base_url(settings) if announce else None,
+            duplicate_filter=await factory.duplicate_filter(),
+            bandwidth_limit=BandwidthLimit(settings.bandwidth),
             plugins=factory.plugins,
         )
         await consume(factory, handler, control or ComponentControl())
@@ -223,6 +251,7 @@ async def consume(
         on_outcome=await factory.report_publisher(),
         dialect=dialect(factory.settings),
         on_abandon=on_abandon,
+        log_reject=factory.settings.log_reject,
     )
     control.counters = consumer.counters
     subscription = await factory.subscription()

@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.data_directory import lock_directory, private_directory
 from penstock.core.errors import ConfigurationError
 from penstock.core.retry import RetryPolicy
+from penstock_pump.block_ledger import BlockLedger
 from penstock_pump.config.settings import Component, PumpSettings
 from penstock_pump.credentials import PumpCredentials, read_credentials, without_secret
 from penstock_pump.downloader import Downloader, DownloadRules
@@ -44,9 +45,10 @@ from penstock_pump.flow.subscription import (
     PumpSubscription,
     QueueSubscription,
     binding_keys,
+    delete_queue,
     unbind,
 )
-from penstock_pump.handlers import Provenance
+from penstock_pump.handlers import Provenance, ReceiveRules
 from penstock_pump.names import (
     host_of,
     posted_exchange,
@@ -57,6 +59,7 @@ from penstock_pump.names import (
 )
 from penstock_pump.part_quota import PartQuota
 from penstock_pump.plugins import Plugin, Plugins, load_plugins
+from penstock_pump.post_filter import EVERY_CLUSTER, PostFilter
 from penstock_pump.posts.checksums import ChecksumMethods
 from penstock_pump.posts.formats import codec_named
 from penstock_pump.posts.reports import PREFIX
@@ -94,10 +97,14 @@ class ComponentFactory:
         """Open: posts published from now on are received."""
         settings = self.settings
         queue = await asyncio.to_thread(queue_name, settings)
-        limits = (settings.prefetch, settings.expire)
         file = state_folder(settings) / f"{settings.component}.{settings.name}.bindings"
+        if settings.reset:
+            await self.brokers.delete_queue(settings.broker, queue)
         return await self.brokers.subscribe_durable(
-            settings.broker, bindings(settings), queue, *limits, file
+            settings.broker,
+            bindings(settings),
+            QueueRules(queue, settings.prefetch, settings.expire, settings.queue_arguments),
+            file,
         )
 
     async def post_publisher(self) -> PostPublisher:
@@ -109,6 +116,8 @@ class ComponentFactory:
             posted_exchange(settings, url),
             prefix=settings.post_topic_prefix,
             subtopic=settings.post_subtopic,
+            topic=settings.post_topic,
+            headers=settings.headers,
             name_in_topic=settings.name_in_topic,
             split=settings.post_exchange_split,
             ttl=settings.message_ttl,
@@ -132,17 +141,18 @@ class ComponentFactory:
         settings = self.settings
         if not settings.report_back:
             return None
-        user = user_of(settings.broker)
-        exchange = settings.report_exchange or f"xs_{user}"
+        url = settings.report_broker or settings.broker
+        user = user_of(url)
         post_publisher = PostPublisher(
-            await self.brokers.publisher(settings.broker),
-            PublishTarget(settings.broker, exchange),
+            await self.brokers.publisher(url),
+            PublishTarget(url, settings.report_exchange or f"xs_{user}"),
             codec_named("v02"),
         )
         # Instances that share a queue are one reader. The queue's name is secret, its hash is not.
         queue = await asyncio.to_thread(queue_name, settings)
         reader = hashlib.sha256(queue.encode()).hexdigest()[:16]
-        return ReportPublisher(post_publisher, os.uname().nodename, user, reader, self.plugins)
+        host = settings.hostname or os.uname().nodename
+        return ReportPublisher(post_publisher, host, user, reader, self.plugins)
 
     async def part_quota(self, base_url: str, base_dir: Path) -> PartQuota | None:
         """With a subscription to the reports of those who fetch the parts."""
@@ -156,7 +166,7 @@ class ComponentFactory:
         queue = f"q_{user_of(url)}.{settings.component}.{settings.name}.held"
         # Reports stay unacknowledged until all readers have reported, however many there are.
         reports = await self.brokers.subscribe(
-            url, [PumpBinding(exchange, PREFIX)], queue, MAX_PREFETCH
+            url, [PumpBinding(exchange, PREFIX)], QueueRules(queue, MAX_PREFETCH)
         )
         self._run_in_background(part_quota.consume_reports(reports))
         return part_quota
@@ -175,6 +185,7 @@ class ComponentFactory:
             join=settings.join,
             inplace=settings.inplace,
             overwrite=settings.overwrite,
+            accept_size_wrong=settings.accept_size_wrong,
         )
         downloader = Downloader(
             self.transports(),
@@ -214,7 +225,16 @@ class ComponentFactory:
         self._run_in_background(duplicate_filter.expire_regularly())
         return duplicate_filter
 
-    async def retries(self) -> RetryStore:
+    async def block_ledger(self) -> BlockLedger:
+        """Shared by the instances of a configuration."""
+        folder = await asyncio.to_thread(private_directory, state_folder(self.settings))
+        ledger = await asyncio.to_thread(BlockLedger, folder / "blocks.db")
+        self.stack.callback(ledger.close)
+        return ledger
+
+    async def retries(self) -> RetryStore | None:
+        if not self.settings.retry:
+            return None
         path = await asyncio.to_thread(self.state, f"retry_{self.settings.instance:02d}.db")
         retries = await asyncio.to_thread(RetryStore, path)
         self.stack.callback(retries.close)
@@ -240,6 +260,9 @@ class ComponentFactory:
             concurrency=settings.concurrency if settings.component == "sender" else most,
             attempts=settings.attempts,
             backoff=RetryPolicy(1.0, 600.0, settings.retry_ttl),
+            max_retries=settings.retry_count_max,
+            rate=settings.message_rate_max,
+            count=settings.message_count_max,
         )
 
 
@@ -269,6 +292,14 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 def _is_amqp091(url: str) -> bool:
     return protocol_of(url) is BrokerProtocol.AMQP091
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    name: str
+    prefetch: int
+    expire: float | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 class BrokerConnections:
@@ -301,53 +332,58 @@ class BrokerConnections:
         return self._publishers[url]
 
     async def subscribe(
-        self,
-        url: str,
-        bindings: Sequence[PumpBinding],
-        queue: str,
-        prefetch: int,
-        expire: float | None = None,
+        self, url: str, bindings: Sequence[PumpBinding], rules: QueueRules
     ) -> PumpSubscription:
         subscription: PumpSubscription
         if _is_amqp091(url):
-            complete, retry_seconds = self._credentials.complete(url), RECONNECT_SECONDS
             subscription = QueueSubscription(
-                complete, bindings, queue, prefetch, expire=expire, retry_seconds=retry_seconds
+                self._credentials.complete(url),
+                bindings,
+                rules.name,
+                rules.prefetch,
+                expire=rules.expire,
+                arguments=rules.arguments,
+                retry_seconds=RECONNECT_SECONDS,
             )
         else:
             fabric = await self.fabric(url)
-            subscription = ClientSubscription(fabric, url, bindings, queue, prefetch)
+            subscription = ClientSubscription(fabric, url, bindings, rules.name, rules.prefetch)
         await subscription.open()
         self._stack.push_async_callback(subscription.close)
         return subscription
 
     async def subscribe_durable(
-        self,
-        url: str,
-        bindings: Sequence[PumpBinding],
-        queue: str,
-        prefetch: int,
-        expire: float | None,
-        binding_file: Path,
+        self, url: str, bindings: Sequence[PumpBinding], rules: QueueRules, binding_file: Path
     ) -> PumpSubscription:
         """Also removes bindings of the file that are not asked for any more."""
         if not _is_amqp091(url):
-            return await self.subscribe(url, bindings, queue, prefetch, expire)
-        file = BindingFile(binding_file, without_secret(url), queue)
+            return await self.subscribe(url, bindings, rules)
+        file = BindingFile(binding_file, without_secret(url), rules.name)
         current = binding_keys(bindings)
         before = await asyncio.to_thread(file.read)
         await asyncio.to_thread(file.write, before | current)
-        subscription = await self.subscribe(url, bindings, queue, prefetch, expire)
+        subscription = await self.subscribe(url, bindings, rules)
         if former := before - current:
-            left = await unbind(self._credentials.complete(url), queue, former)
+            left = await unbind(self._credentials.complete(url), rules.name, former)
             await asyncio.to_thread(file.write, current | left)
         return subscription
 
+    async def delete_queue(self, url: str, queue: str) -> bool:
+        if not _is_amqp091(url):
+            raise ConfigurationError(f"a queue can be deleted over amqp:// only, not at {url}")
+        return await delete_queue(self._credentials.complete(url), queue)
+
 
 def bindings(settings: PumpSettings) -> list[PumpBinding]:
+    if not settings.bind_queue:
+        return []
     if settings.bindings:
         return [
-            PumpBinding(each.exchange, each.topic_prefix or prefix, each.subtopic)
+            PumpBinding(
+                each.exchange or subscribed_exchange(settings),
+                each.topic_prefix or prefix,
+                each.subtopic,
+            )
             for each in settings.bindings
             for prefix in ([each.topic_prefix] if each.topic_prefix else settings.topic_prefix)
         ]
@@ -371,7 +407,7 @@ def selection(settings: PumpSettings) -> PostSelection:
         own = rule.model_dump(exclude_none=True, exclude={"accept", "reject"})
         placement = replace(default, **own)
         clauses.append(SelectionClause(rule.accept is not None, pattern, placement))
-    return PostSelection(clauses, settings.accept_unmatched, default)
+    return PostSelection(clauses, settings.accept_unmatched, default, settings.groups_from_zero)
 
 
 def variables(settings: PumpSettings) -> dict[str, str]:
@@ -399,6 +435,44 @@ def file_rule(settings: PumpSettings) -> FileRule:
     if settings.component is Component.SENDER and settings.base_dir is not None:
         listed.append(settings.base_dir)
     return FileRule(tuple(Path(os.path.abspath(each)) for each in listed))  # noqa: PTH100
+
+
+def post_filter(settings: PumpSettings) -> PostFilter:
+    return PostFilter(
+        settings.events,
+        settings.message_age_max,
+        settings.max_age,
+        settings.file_size_max,
+        settings.inline_only,
+        _clusters(settings),
+    )
+
+
+def _clusters(settings: PumpSettings) -> frozenset[str]:
+    """The clusters that this hop is, or leads to. A hop that names none takes every post."""
+    leads_away = settings.component in (Component.SENDER, Component.SHOVEL, Component.WINNOW)
+    if leads_away and settings.to_clusters is not None:
+        names = [*settings.to_clusters.split(","), *settings.gateway_for]
+    elif settings.cluster is not None:
+        names = [settings.cluster, *settings.cluster_aliases, *settings.gateway_for]
+    else:
+        names = settings.gateway_for
+    return frozenset(name.strip() for name in names if name.strip()) - {EVERY_CLUSTER}
+
+
+def receive_rules(settings: PumpSettings) -> ReceiveRules:
+    return ReceiveRules(
+        selection(settings),
+        post_filter(settings),
+        settings.join,
+        variables(settings),
+        file_attributes(settings).folder_mode,
+        settings.var_time_offset,
+        settings.base_url_relpath,
+        settings.discard,
+        settings.delete,
+        settings.dry_run,
+    )
 
 
 def dialect(settings: PumpSettings) -> V02Dialect:

@@ -1,14 +1,14 @@
 """Reads configuration files of Sarracenia, v2 and sr3, unchanged.
 
 A line is an option and its value, and the order matters: `directory`, `mirror`, `strip`, `flatten`
-and `filename` apply to the `accept` lines below them, `exchange` and `topic_prefix` to the
+and `filename` apply to the `accept` lines below them, `exchange` and `topicPrefix` to the
 `subtopic` lines below them. `default.conf`, `admin.conf` and `COMPONENT.conf` are read before the
-file; the directory of the file names the component. Base URLs and paths are joined, as Sarracenia
-does.
+file; the directory of the file names the component. Base URLs and paths are joined, and a file with
+another checksum is kept and announced with its own, as Sarracenia does.
 
-Option names are compared without case, dashes and underscores, so v2's `post_base_url` and sr3's
-`post_baseUrl` are the same. Known options without a meaning here are ignored; only unknown ones are
-logged.
+The lines are collected first, because they help to decide the dialect, which has the defaults.
+Option names are compared without case, dashes and underscores. `config/options.py` lists what
+becomes of each.
 """
 
 from __future__ import annotations
@@ -16,15 +16,28 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
-from penstock_pump.config.settings import DEFAULTS, Component, PumpSettings, settings_of
+from penstock_pump.config.dialect import decide_dialect
+from penstock_pump.config.options import (
+    OPTIONS,
+    ConfOption,
+    OptionStatus,
+    dialects_of,
+    find_option,
+    normalised_name,
+)
+from penstock_pump.config.settings import Component, PumpSettings, defaults_of, settings_of
+from penstock_pump.config.values import flag, words
+from penstock_pump.names import subscribed_exchange
 
 log = get_logger(__name__)
 
@@ -35,27 +48,39 @@ DEFAULT_PLACEMENT: Final[Mapping[str, Any]] = {
 }
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 #: Variables that are replaced when a post is placed, not when the file is read.
-_DEFERRED: Final = frozenset({"BD", "PBD", "SOURCE", "YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ"})
+_DEFERRED: Final = frozenset(
+    {"BD", "PBD", "DR", "PDR", "SOURCE", "BUP", "BUPL", "SS"}
+    | {"YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ", "T1", "T2", "A1", "A2", "ii", "CCCC"}
+)
+#: What may follow the pattern of an `accept`.
+_NAMING: Final = re.compile(r"(WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|DESTFN=.+)(:TIME)?")
+_AGE: Final = re.compile(r"\d+(\.\d+)?[smhdw]?", re.IGNORECASE)
 _MAX_INCLUDES: Final = 10
+_ALIASES: Final = {"cpost": "post", "cpump": "shovel"}
 
-OptionParser = Callable[[str], Any]
 
-_TRUE: Final = frozenset({"", "true", "yes", "on", "1", "y"})
-_FALSE: Final = frozenset({"false", "no", "off", "none", "0", "n"})
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdwSMHDW]?)")
-_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[bB]?")
-_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+@dataclass(frozen=True, slots=True)
+class ConfLine:
+    where: str
+    option: str
+    value: str
+    is_shared: bool  #: from a file of all configurations
+
+    @property
+    def name(self) -> str:
+        return normalised_name(self.option)
 
 
 @dataclass(slots=True)
 class _ConfReader:
     component: Component
-    variables: dict[str, str]
     given: dict[str, Any] = field(default_factory=dict)
     placement: dict[str, Any] = field(default_factory=dict)  #: at the current line
     rules: list[dict[str, Any]] = field(default_factory=list)
     bindings: list[dict[str, Any]] = field(default_factory=list)
+    plugins: list[str] = field(default_factory=list)
+    plugin_options: dict[str, list[str]] = field(default_factory=dict)
+    unknown: list[ConfLine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -63,41 +88,53 @@ def read_conf(
     path: Path, component: Component | None = None, flags: Mapping[str, Any] | None = None
 ) -> PumpSettings:
     component = component or component_of(path)
-    home = path.parent.parent
-    defaults = {**DEFAULT_PLACEMENT, **DEFAULTS.get(component, {})}
-    reader = _ConfReader(
-        component,
-        {
-            **os.environ,
-            "HOSTNAME": socket.gethostname(),
-            "PROGRAM": component.value,
-            "CONFIG": path.stem,
-        },
-        placement={name: defaults[name] for name in DEFAULT_PLACEMENT},
+    home, flags = path.parent.parent, dict(flags or {})
+    lines = list(_all_lines(path, component))
+    settings = [line.value for line in lines if line.name == "dialect"]
+    chosen, reason = decide_dialect(
+        path,
+        flags.pop("dialect", settings[-1] if settings else None),
+        ((line.option, dialects_of(line.option)) for line in lines if not line.is_shared),
     )
-    for common in ("default.conf", "admin.conf", f"{component}.conf"):
-        if (home / common).is_file():
-            _read(home / common, reader, 0)
-    _read(path, reader, 0)
+    defaults = {**DEFAULT_PLACEMENT, **defaults_of(chosen, component)}
+    reader = _ConfReader(component, placement={name: defaults[name] for name in DEFAULT_PLACEMENT})
+    for line in lines:
+        try:
+            _apply_option(line, reader)
+        except (ConfigurationError, ValueError) as error:
+            reader.problems.append(f"{line.where}: {line.option}: {error}")
+    _report_unknown(reader)
     if reader.problems:
         raise ConfigurationError("\n".join(reader.problems))
-    given = {"component": component, "name": path.stem, "join": True, **reader.given}
+    given = {
+        "component": component,
+        "dialect": chosen,
+        "name": path.stem,
+        "join": True,
+        "strict_sums": False,
+        **reader.given,
+    }
     if reader.rules:
         given["select"] = reader.rules
-    if reader.bindings and "subtopic" not in (flags or {}):
-        given["bindings"] = [_overridden(each, flags or {}) for each in reader.bindings]
+    if reader.bindings and "subtopic" not in flags:
+        usual = subscribed_exchange(settings_of({**given, "exchange": None}, f"{path}: "))
+        given["bindings"] = [_overridden(each, flags, usual) for each in reader.bindings]
+    if reader.plugins:
+        given["plugins"] = reader.plugins
+        given["plugin_options"] = reader.plugin_options
     credentials = home / "credentials.conf"
     if credentials.is_file():
         given["credentials"] = credentials
-    return settings_of({**given, **(flags or {})}, f"{path}: ")
+    found = settings_of({**given, **flags}, f"{path}: ")
+    found.remember_dialect(reason)
+    return found
 
 
 def component_of(path: Path) -> Component:
     """By the directory: `subscribe/weather.conf`."""
-    aliases = {"cpost": "post", "cpump": "shovel", "poll": "", "flow": "subscribe"}
     folder = path.resolve().parent.name.removeprefix("sr_")
     try:
-        return Component(aliases.get(folder, folder))
+        return Component(_ALIASES.get(folder, folder))
     except ValueError:
         known = ", ".join(Component)
         raise ConfigurationError(
@@ -106,212 +143,185 @@ def component_of(path: Path) -> Component:
         ) from None
 
 
-def _read(path: Path, reader: _ConfReader, depth: int) -> None:
+def _all_lines(path: Path, component: Component) -> Iterator[ConfLine]:
+    variables = {
+        **os.environ,
+        "HOSTNAME": socket.gethostname().partition(".")[0],
+        "PROGRAM": component.value,
+        "CONFIG": path.stem,
+        "RANDID": f"{SystemRandom().randrange(16**4):04x}",
+    }
+    home = path.parent.parent
+    for common in ("default.conf", "admin.conf", f"{component}.conf"):
+        if (home / common).is_file():
+            yield from _lines(home / common, variables, 0, is_shared=True)
+    yield from _lines(path, variables, 0, is_shared=False)
+
+
+def _lines(
+    path: Path, variables: dict[str, str], depth: int, *, is_shared: bool
+) -> Iterator[ConfLine]:
     if depth > _MAX_INCLUDES:
         raise ConfigurationError(f"{path}: files include each other")
-    for where, option, value in _lines(path):
-        try:
-            _apply_option(path, option, value, reader, depth, where)
-        except (ConfigurationError, ValueError) as error:
-            reader.problems.append(f"{where}: {option}: {error}")
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str, str]]:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.strip().split(None, 1)
-        if words and not words[0].startswith("#"):
-            value = words[1].strip() if len(words) > 1 else ""
-            yield f"{path}:{number}", words[0], value
+        option, _, value = line.strip().partition(" ")
+        option, _, rest = option.partition("\t")
+        value = _VARIABLE.sub(lambda found: _variable(found, variables), f"{rest} {value}".strip())
+        if not option or option.startswith("#"):
+            continue
+        name = normalised_name(option)
+        if name in ("include", "config"):
+            included = _included(path, value)
+            yield from _lines(included, variables, depth + 1, is_shared=is_shared)
+        elif name == "declare" and value.split()[:1] == ["env"]:
+            key, _, text = value.partition(" ")[2].strip().partition("=")
+            variables[key.strip()] = text.strip()
+        else:
+            yield ConfLine(f"{path}:{number}", option, value, is_shared)
 
 
-def _apply_option(
-    path: Path, option: str, value: str, reader: _ConfReader, depth: int, where: str
-) -> None:
-    name = normalised_name(option)
-    value = _VARIABLE.sub(lambda found: _variable(found, reader), value)
-    if name in ("include", "config"):
-        _read(path.parent / value, reader, depth + 1)
-    elif name == "declare":
-        _declare(value, reader)
-    elif name in ("accept", "reject", "get"):
-        pattern = value.split()[0] if value else ".*"
-        word = "reject" if name == "reject" else "accept"
-        reader.rules.append({word: pattern, **reader.placement})
-    elif name == "subtopic":
-        reader.bindings.append(_binding(value, reader))
-    elif name in ("path", "postpath"):
-        reader.given.setdefault("path", []).extend(value.split())
-    elif name in ("inflight", "lock"):
-        _inflight(value, reader)
-    elif name in OPTIONS:
-        setting, parse = OPTIONS[name]
-        reader.given[setting] = parse(value)
-        if setting in DEFAULT_PLACEMENT:
-            reader.placement[setting] = reader.given[setting]
-    elif name not in IGNORED_OPTIONS:
-        log.warning("unknown option", where=where, option=option)
+def _included(path: Path, value: str) -> Path:
+    """Beside the file, or in the directory of all configurations."""
+    beside, above = path.parent / value, path.parent.parent / value
+    return above if above.is_file() and not beside.is_file() else beside
 
 
-def _binding(value: str, reader: _ConfReader) -> dict[str, Any]:
-    exchange = reader.given.get("exchange")
-    if exchange is None:
-        user = urlsplit(reader.given.get("broker", "")).username or "anonymous"
-        suffix = reader.given.get("exchange_suffix")
-        exchange = f"xs_{user}_{suffix}" if suffix else "xpublic"
-    binding = {"exchange": exchange, "subtopic": value or "#"}
-    if "topic_prefix" in reader.given:
-        binding["topic_prefix"] = reader.given["topic_prefix"][0]
-    return binding
-
-
-def _overridden(binding: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags override what stands above a subtopic."""
-    own = {key: value for key, value in binding.items() if key not in flags}
-    return {**own, "exchange": flags.get("exchange", binding["exchange"])}
-
-
-def _inflight(value: str, reader: _ConfReader) -> None:
-    """A number is for posters: the minimum age of a file."""
-    if value.replace(".", "", 1).isdigit() and value != ".":
-        reader.given["min_age"] = float(value)
-    else:
-        reader.given["inflight"] = value
-
-
-def _declare(value: str, reader: _ConfReader) -> None:
-    """`declare env NAME=VALUE` sets a variable; users and exchanges are declared at the broker."""
-    kind, _, rest = value.partition(" ")
-    if kind == "env":
-        name, _, text = rest.strip().partition("=")
-        reader.variables[name.strip()] = text.strip()
-
-
-def _variable(found: re.Match[str], reader: _ConfReader) -> str:
+def _variable(found: re.Match[str], variables: Mapping[str, str]) -> str:
     name = found[1]
     if name in _DEFERRED or name.isdigit():
         return found[0]
-    if name == "BROKER_USER":
-        return urlsplit(reader.given.get("broker", "")).username or ""
-    return reader.variables.get(name, found[0])
+    return variables.get(name, found[0])
 
 
-def flag(text: str) -> bool:
-    word = text.strip().lower()
-    if word not in _TRUE and word not in _FALSE:
-        raise ConfigurationError(f"{text!r} should be on or off")
-    return word in _TRUE
+def _apply_option(line: ConfLine, reader: _ConfReader) -> None:
+    option = find_option(line.option)
+    if option is None:
+        reader.unknown.append(line)
+        return
+    value = _with_users(line.value, reader)
+    if option.status is OptionStatus.REFUSED:
+        raise ConfigurationError(f"is refused: {option.note}")
+    if option.status is OptionStatus.WITHOUT_EFFECT:
+        option.parse(value)
+        if not line.is_shared:
+            log.warning(
+                "option without effect", where=line.where, option=line.option, reason=option.note
+            )
+        return
+    is_used = reader.component in (*option.components, Component.FLOW)
+    if not is_used and not line.is_shared:
+        log.warning(
+            "option without effect",
+            where=line.where,
+            option=line.option,
+            reason=f"{reader.component} does not use it",
+        )
+    if option.setting is None:
+        _apply_special(option, line.option, value, reader)
+        return
+    setting = option.setting
+    if setting == "exchange" and reader.component in (Component.POST, Component.WATCH):
+        setting = "post_exchange"
+    reader.given[setting] = option.parse(value)
+    if setting in DEFAULT_PLACEMENT:
+        reader.placement[setting] = reader.given[setting]
+    if setting == "events" and {"mkdir", "rmdir"} & set(str(reader.given[setting]).split()):
+        reader.given["folders"] = True
 
 
-def duration(text: str) -> float | None:
-    """Seconds; None for `off`."""
-    if text.strip().lower() in ("off", "none", "false", "no"):
-        return None
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(f"{text!r} should be a duration, as 30, 5m, 2h or 1d")
-    return float(match[1]) * _SECONDS[match[2].lower()]
+def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfReader) -> None:
+    name, given = normalised_name(option.name), reader.given
+    match name:
+        case "accept" | "reject":
+            _add_rule(name, value, reader)
+        case "subtopic":
+            _add_subtopic(value, reader)
+        case "path":
+            given.setdefault("path", []).extend(value.split())
+        case "inflight" if _AGE.fullmatch(value):  # for posters: the minimum age of a file
+            given["min_age"] = value
+        case "inflight":
+            given["inflight"] = value
+        case "declare" if value.split()[:1] == ["exchange"]:
+            given.setdefault("exchanges", []).append(value.split()[-1])
+        case "declare":
+            log.info("users belong to the broker", declare=value)
+        case "debug":
+            given["log_level"] = "debug" if flag(value) else given.get("log_level")
+        case "header":
+            key, _, text = value.partition("=")
+            given.setdefault("headers", {})[key.strip()] = text.strip()
+        case "nofsetstat":
+            given["preserve_mode"] = given["preserve_time"] = not flag(value)
+        case "queuetype":
+            given.setdefault("queue_arguments", {})["x-queue-type"] = value
+        case "amqpqueueargs":
+            pairs = (each.partition("=") for each in words(value))
+            given.setdefault("queue_arguments", {}).update({key: text for key, _, text in pairs})
+        case "sendto":
+            key = "poll_url" if reader.component is Component.POLL else "destination"
+            given[key] = value
+        case "flowmain":
+            given["flow_main"] = value
+        case "set":
+            target, _, text = value.partition(" ")
+            reader.plugin_options.setdefault(target.rpartition(".")[2], []).append(text.strip())
+        case "callbackprepend":
+            reader.plugins.insert(0, f"callback {value}")
+        case "callback":
+            reader.plugins.append(f"callback {value}")
+        case _ if name.startswith(("on", "do")):
+            reader.plugins.append(f"{spelled} {value}")
 
 
-def size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(f"{text!r} should be a size, as 1048576, 50M or 1G")
-    return round(float(match[1]) * _FACTORS[match[2].lower()])
+def _add_rule(word: str, value: str, reader: _ConfReader) -> None:
+    pattern, _, naming = value.partition(" ")
+    rule = {word: pattern or ".*", **reader.placement}
+    if naming.strip():
+        if not _NAMING.fullmatch(naming.strip()):
+            raise ConfigurationError(
+                f"{naming.strip()!r} after the pattern should be WHATFN, HEADFN, SENDER, NONE, "
+                "NONESENDER, TIME or DESTFN=name"
+            )
+        rule["filename"] = naming.strip()
+    reader.rules.append(rule)
 
 
-def suppression_time(text: str) -> float | None:
-    """`on` means five minutes, as in Sarracenia."""
-    return 300.0 if text.strip().lower() in ("on", "true", "yes") else duration(text)
+def _add_subtopic(value: str, reader: _ConfReader) -> None:
+    if reader.component in (Component.POST, Component.WATCH, Component.POLL):
+        reader.given["post_subtopic"] = value
+        return
+    exchange = reader.given.get("exchange")
+    for prefix in reader.given.get("topic_prefix", [None]):
+        reader.bindings.append(
+            {"exchange": exchange, "subtopic": value or "#", "topic_prefix": prefix}
+        )
 
 
-def topics(text: str) -> list[str]:
-    return [text]
+def _overridden(binding: dict[str, Any], flags: Mapping[str, Any], usual: str) -> dict[str, Any]:
+    """Flags override what stands above a subtopic; `usual` is the exchange where none does."""
+    own = {key: value for key, value in binding.items() if key not in flags}
+    return {**own, "exchange": flags.get("exchange", binding["exchange"] or usual)}
 
 
-def sum_method(text: str) -> str:
-    """sr3's names for v02's letters."""
-    words = {"sha512": "s", "md5": "d", "md5name": "n", "none": "0", "random": "0"}
-    method, comma, value = text.strip().partition(",")
-    if method == "arbitrary":
-        return f"a,{value}"
-    if method == "cod":
-        return f"z,{words.get(value, value)}"
-    return words.get(method, method) + comma + value
+def _with_users(value: str, reader: _ConfReader) -> str:
+    for variable, setting in (("BROKER_USER", "broker"), ("POST_BROKER_USER", "post_broker")):
+        if "${" + variable + "}" in value:
+            user = urlsplit(reader.given.get(setting, "")).username or ""
+            value = value.replace("${" + variable + "}", user)
+    return value
 
 
-def inline_limit(text: str) -> int:
-    """`on` means a kilobyte, as in Sarracenia."""
-    return 1024 if flag(text) else 0
-
-
-def kilobytes(text: str) -> int:
-    return size(text) * 1024
-
-
-#: Options with the name of their setting, by the function that reads the value.
-_SAME_NAME: Final[dict[OptionParser, str]] = {
-    str: "broker exchange exchange_suffix queue post_broker post_exchange post_exchange_suffix"
-    " post_topic_prefix post_format strip flatten filename directory base_dir post_base_dir"
-    " post_base_url events default_mode default_dir_mode suppress_basis source cluster to_clusters"
-    " report_exchange destination",
-    int: "prefetch post_exchange_split attempts instances",
-    flag: "persistent mirror accept_unmatched overwrite inplace preserve_mode preserve_time"
-    " private_hosts recursive source_from_exchange report_back",
-    duration: "message_ttl expire retry_ttl timeout",
-    str.split: "file_directories",
-    topics: "topic_prefix",
-    sum_method: "sum",
-    size: "blocksize",
-    inline_limit: "inline",
-    suppression_time: "suppress_duplicates",
-}
-
-
-def normalised_name(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
-
-
-#: The normalised option, its setting and the function that reads the value.
-OPTIONS: Final[dict[str, tuple[str, OptionParser]]] = {
-    normalised_name(setting): (setting, parser)
-    for parser, settings in _SAME_NAME.items()
-    for setting in settings.split()
-}
-OPTIONS.update(
-    kbytesps=("bandwidth", kilobytes),
-    byteratemax=("bandwidth", size),
-    inlinebytemax=("inline", size),
-    **{
-        option: OPTIONS[normalised_name(setting)]
-        for setting, options in {
-            "queue": "queuename",
-            "accept_unmatched": "acceptunmatch",
-            "events": "fileevents",
-            "preserve_mode": "permcopy",
-            "preserve_time": "timecopy",
-            "default_mode": "permdefault chmod",
-            "default_dir_mode": "permdirdefault chmoddir",
-            "sum": "identity integrity identitymethod",
-            "blocksize": "parts",
-            "suppress_duplicates": "cache nodupettl",
-            "suppress_basis": "suppressduplicatesbasis cachebasis nodupebasis",
-            "to_clusters": "tocluster to",
-            "report_back": "report",
-            "destination": "sendto",
-        }.items()
-        for option in options.split()
-    },
-)
-
-#: Known options without a meaning here: always so, or a matter of logs, brokers or the start.
-IGNORED_OPTIONS: Final = frozenset(
-    "heartbeat housekeeping vip loglevel logstdout logrotatecount logrotateinterval logdays"  # noqa: SIM905
-    " logreject logformat debug statehost durable reset declare bindqueue queuedeclare queuebind"
-    " exchangedeclare batch sleep bufsize pump admin feeder manager role declarequeue"
-    " declareexchange hostname pidfilename autodelete tlsrigour logevents logduration forcepolling"
-    " metricsfilename amqpconsumer".split()
-)
+def _report_unknown(reader: _ConfReader) -> None:
+    """Plugins may have options of their own; otherwise an unknown option is a mistake."""
+    for line in reader.unknown:
+        if reader.plugins:
+            reader.plugin_options.setdefault(line.option, []).append(line.value)
+            continue
+        known = get_close_matches(line.name, OPTIONS, 1)
+        hint = OPTIONS[known[0]].name if known else None
+        log.warning("unknown option", where=line.where, option=line.option, similar=hint)

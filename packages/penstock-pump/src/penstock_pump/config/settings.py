@@ -1,7 +1,8 @@
 """The settings of a component: one flat model, with Sarracenia's names, units and defaults.
 
-All components share the model and ignore settings they do not use. `DEFAULTS` has the defaults that
-differ between components. Passwords belong in the credentials file, but may be in a URL.
+All components share the model and ignore settings they do not use. `defaults_of` has the defaults
+that differ between components and between v2 and sr3. Passwords belong in the credentials file, but
+may be in a URL.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.units import Bytes, Seconds
+from penstock_pump.config.dialect import Dialect
 from penstock_pump.posts.post import FileEvent
 
 
@@ -29,6 +31,8 @@ class Component(StrEnum):
     SHOVEL = "shovel"  #: forwards posts from broker to broker
     SENDER = "sender"  #: pushes local files to a server
     REPORT = "report"  #: prints reports
+    POLL = "poll"  #: lists a server and announces its files
+    FLOW = "flow"  #: what its plugins make of it; otherwise as subscribe
     SAVE = "save"  #: writes a queue to a file
     RESTORE = "restore"  #: publishes a saved file
 
@@ -53,12 +57,21 @@ def _strip(value: object) -> object:
 
 
 def _events(value: object) -> object:
-    """`create` means `modify`: a post does not distinguish them."""
+    """`create` means `modify`: a post does not distinguish them. `+` and `-` add to all events, or
+    remove from them."""
     if not isinstance(value, str | list | tuple):
         return value
     words = re.split(r"[,|\s]+", value) if isinstance(value, str) else list(value)
     aliases = {"create": ["modify"], "rename": ["modify", "delete"]}
-    return frozenset(each for word in words if word for each in aliases.get(str(word), [word]))
+    changes = [str(word) for word in words if str(word).startswith(("+", "-"))]
+    plain = [str(word) for word in words if word and word not in changes]
+    found = {each for word in plain for each in aliases.get(word, [word])}
+    if changes and not plain:
+        found = {each.value for each in FileEvent}
+    for word in changes:
+        names = aliases.get(word[1:], [word[1:]])
+        found = found | {*names} if word.startswith("+") else found - {*names}
+    return frozenset(found)
 
 
 def _structured(value: object) -> object:
@@ -85,6 +98,9 @@ Many = Annotated[list[str], BeforeValidator(_many)]
 Paths = Annotated[list[Path], BeforeValidator(_many)]
 
 
+_FORMS: Final = {"wis": "wis2"}
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -104,23 +120,28 @@ class SelectionSettings(_Model):
 class BindingSettings(_Model):
     """A binding of the queue, where one exchange is not enough."""
 
-    exchange: str
+    exchange: str | None = None
     subtopic: str = "#"
     topic_prefix: str | None = None
 
 
 class PumpSettings(_Model):
     component: Component
+    dialect: Dialect = Field(Dialect.V2, description="Whose defaults: v2's or sr3's.")
     name: str = Field("default", description="Names the queue and the state directory.")
 
     # Brokers.
     broker: str = Field("amqp://guest@127.0.0.1/", description="The broker to consume from.")
     exchange: str | None = None
     exchange_suffix: str | None = None
+    exchange_split: int = Field(0, ge=0, le=99, description="Exchanges; one for each instance.")
     topic_prefix: Many = Field(["v02.post"], description="v02.post, v03, or both.")
     subtopic: Many = Field(["#"], description="Directories, as AMQP topic patterns.")
     bindings: Annotated[list[BindingSettings], BeforeValidator(_structured)] = []
     queue: str | None = Field(None, description="Default: a name chosen at the first start.")
+    queue_arguments: Annotated[dict[str, Any], BeforeValidator(_structured)] = {}
+    bind_queue: bool = Field(True, description="Bind the queue; else others do.")
+    reset: bool = Field(False, description="Delete the queue at the start.")
     prefetch: int = Field(1024, ge=1)
     post_broker: str | None = Field(None, description="The broker to publish to. Default: broker.")
     post_exchange: str | None = None
@@ -128,7 +149,10 @@ class PumpSettings(_Model):
     post_exchange_split: int = Field(0, ge=0, le=99)
     post_topic_prefix: str | None = None
     post_subtopic: str | None = None
-    post_format: Literal["v02", "v03", "wis2", "wis"] | None = None
+    post_topic: str | None = None
+    post_format: Annotated[
+        Literal["v02", "v03", "wis2"] | None, BeforeValidator(lambda text: _FORMS.get(text, text))
+    ] = None
     message_ttl: Seconds | None = Field(None, description="Time to live of published posts.")
     persistent: bool = Field(True, description="Publish persistent messages.")
     expire: Seconds | None = Field(
@@ -136,6 +160,8 @@ class PumpSettings(_Model):
     )
     credentials: Path | None = None
     known_hosts: Path | None = Field(None, description="For SFTP. Default: the user's file.")
+    proxy: str | None = Field(None, description="http:, https: or socks5: URL; none: no proxy.")
+    user_agent: str = "penstock-pump"
 
     # Dialects of v02.
     name_in_topic: bool = False
@@ -154,10 +180,26 @@ class PumpSettings(_Model):
     filename: str | None = None
     base_dir: Path | None = None
     variables: Annotated[dict[str, str], BeforeValidator(_structured)] = {}
+    var_time_offset: float = Field(0.0, description="Seconds added to times in variables.")
+    groups_from_zero: bool = Field(True, description="${0} is the first group of a pattern.")
+    base_url_relpath: bool = Field(False, description="The path of the base URL counts, too.")
+    inline_only: bool = Field(False, description="Reject posts without the content.")
+    message_age_max: Seconds = Field(0.0, description="Reject older posts; 0: none.")
+    file_size_max: Bytes = Field(0, description="Reject larger files; 0: none.")
+    message_rate_max: float = Field(0.0, ge=0, description="Posts per second; 0: unlimited.")
+    message_count_max: int = Field(0, ge=0, description="Stop after so many posts; 0: never.")
 
     # Download.
     inflight: str = ".tmp"
     min_age: Seconds = 0.0
+    max_age: Seconds = Field(0.0, description="Skip files that are older; 0: none.")
+    download: bool = Field(True, description="Off: forward posts without their files.")
+    discard: bool = Field(False, description="Remove files once they are complete.")
+    delete: bool = Field(False, description="Remove files from where they came, once transferred.")
+    dry_run: bool = Field(False, description="Log what would be done, and do nothing.")
+    retry: bool = Field(True, description="Retry failed posts later.")
+    retry_count_max: int = Field(0, ge=0, description="Retries of a post; 0: until retry_ttl.")
+    accept_size_wrong: bool = Field(False, description="Keep files of another size.")
     attempts: int = Field(3, ge=1)
     retry_ttl: Seconds = 2 * 86400.0
     timeout: Seconds = 300.0
@@ -187,10 +229,25 @@ class PumpSettings(_Model):
     blocksize: Bytes = Field(1, description="0: automatic, 1: never, else bytes.")
     partition: Literal["i", "p"] = "i"
     inline: Bytes = Field(0, description="Put files up to this size into posts (v03, wis2).")
+    inline_encoding: Literal["auto", "text", "binary"] = "auto"
+    randomize: bool = Field(False, description="Announce the blocks of a file in random order.")
+    rename: str | None = Field(None, description="Path that consumers use instead.")
+    headers: Annotated[dict[str, str], BeforeValidator(_structured)] = {}
+    follow_links: bool = Field(False, description="Announce what a link leads to, as a file.")
+    real_path: bool = Field(False, description="Announce paths with their links resolved.")
     recursive: bool = True
     folders: bool = Field(False, description="Announce directories, too.")
     existing: bool = Field(False, description="watch: announce existing files at the first start.")
     rescan: Seconds = Field(300.0, description="watch: time between scans of the whole tree.")
+
+    # Polling.
+    poll_url: str | None = None
+    sleep: Seconds = Field(300.0, description="poll: time between two listings.")
+    scheduled_interval: Seconds = 0.0
+    scheduled_hour: Many = []
+    scheduled_minute: Many = []
+    scheduled_time: Many = []
+    timezone: str = Field("UTC", description="poll: of the times in listings.")
 
     suppress_duplicates: Seconds | None = None
     suppress_basis: Literal["path", "name", "data"] = "path"
@@ -199,16 +256,37 @@ class PumpSettings(_Model):
     source: str | None = None
     source_from_exchange: bool = False
     cluster: str | None = None
+    cluster_aliases: Many = Field([], description="Other names of this cluster.")
+    gateway_for: Many = Field([], description="Clusters that are reached through this one.")
     to_clusters: str | None = None
     report_back: bool = False
     report_exchange: str | None = None
+    report_broker: str | None = Field(None, description="Default: broker.")
     destination: str | None = Field(None, description="sender: the URL to push to.")
     plugins: Many = Field([], description="The site's own functions, as module:name.")
+    flow_main: str | None = Field(None, description="flow: the component it works as.")
+    exchanges: Many = Field([], description="Exchanges that the action `declare` also declares.")
+    plugin_options: Annotated[dict[str, Any], BeforeValidator(_structured)] = {}
+    housekeeping: Seconds = Field(300.0, description="Between calls of on_housekeeping.")
+    vip: Many = Field([], description="Work only while this machine has one of the addresses.")
+    hostname: str | None = Field(None, description="In reports. Default: this machine's name.")
+    log_level: str | None = None
+    log_reject: bool = Field(False, description="Log rejected posts.")
     state: Path | None = Field(None, description="Directory of queue name, retries and status.")
+    state_host: bool = Field(False, description="A state directory for each machine.")
     instance: int = Field(1, ge=1)
     instances: int = Field(1, ge=1, description="Processes that `penstock pump start` starts.")
     file: Path | None = Field(None, description="save, restore: the file.")
     idle: Seconds = Field(2.0, description="save: stop after this time without a message.")
+    _dialect_reason: str = PrivateAttr("setting")
+
+    @property
+    def dialect_reason(self) -> str:
+        """What the dialect was decided by."""
+        return self._dialect_reason
+
+    def remember_dialect(self, reason: str) -> None:
+        self._dialect_reason = reason
 
 
 #: Former names of settings.
@@ -217,8 +295,14 @@ ALIASES: Final[Mapping[str, str]] = {
     "hold_exchange": "part_quota_exchange",
     "hold_readers": "part_quota_readers",
 }
-#: Defaults of components that differ from the model's.
-DEFAULTS: Final[Mapping[Component, Mapping[str, Any]]] = {
+_POLL: Final[Mapping[str, Any]] = {
+    "accept_unmatched": True,
+    "suppress_duplicates": 7 * 3600.0,
+    "max_age": 30 * 86400.0,
+    "folders": False,
+}
+#: Defaults of components that differ from the model's, for v2 and our own settings.
+_V2: Final[Mapping[Component, Mapping[str, Any]]] = {
     Component.SUBSCRIBE: {"report_back": True},
     Component.SARRA: {"mirror": True, "accept_unmatched": True, "inflight": "."},
     Component.WINNOW: {"suppress_duplicates": 1200.0, "accept_unmatched": True},
@@ -227,7 +311,33 @@ DEFAULTS: Final[Mapping[Component, Mapping[str, Any]]] = {
     Component.REPORT: {"topic_prefix": ["v02.report"], "accept_unmatched": True},
     Component.POST: {"accept_unmatched": True},
     Component.WATCH: {"accept_unmatched": True},
+    Component.POLL: {"sum": "z,s", **_POLL},
 }
+#: sr3's defaults of all components.
+_SR3: Final[Mapping[str, Any]] = {
+    "topic_prefix": ["v03"],
+    "post_format": "v03",
+    "accept_unmatched": True,
+    "mirror": True,
+    "groups_from_zero": False,
+    "folders": True,
+}
+_SR3_COMPONENTS: Final[Mapping[Component, Mapping[str, Any]]] = {
+    Component.SUBSCRIBE: {"mirror": False},
+    Component.FLOW: {"download": False},
+    Component.SARRA: {"inflight": "."},
+    Component.WINNOW: {"suppress_duplicates": 300.0},
+    Component.SENDER: {"directory": ""},
+    Component.REPORT: {"topic_prefix": ["v02.report", "v03"]},
+    Component.POLL: {"sum": "z,s", **_POLL},
+}
+
+
+def defaults_of(dialect: Dialect, component: Component) -> dict[str, Any]:
+    """The defaults that differ from the model's."""
+    if dialect is Dialect.V2:
+        return dict(_V2.get(component, {}))
+    return {**_SR3, **_SR3_COMPONENTS.get(component, {}), "dialect": dialect}
 
 
 def settings_of(given: Mapping[str, Any], where: str = "") -> PumpSettings:
@@ -239,7 +349,11 @@ def settings_of(given: Mapping[str, Any], where: str = "") -> PumpSettings:
         known = ", ".join(Component)
         raise ConfigurationError(f"{where}component should be one of {known}") from None
     try:
-        return PumpSettings.model_validate({**DEFAULTS.get(component, {}), **given})
+        dialect = Dialect(given.get("dialect", Dialect.V2))
+    except ValueError:
+        raise ConfigurationError(f"{where}dialect should be v2 or sr3") from None
+    try:
+        return PumpSettings.model_validate({**defaults_of(dialect, component), **given})
     except ValidationError as error:
         lines = [
             f"{where}{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()

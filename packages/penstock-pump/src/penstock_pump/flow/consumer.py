@@ -26,6 +26,7 @@ from penstock_pump.posts.post import Post
 from penstock_pump.posts.reports import NOT_COPIED, REJECTED, PostOutcome
 from penstock_pump.posts.v02 import V02Dialect
 from penstock_pump.sqlite_store import SqliteStore
+from penstock_pump.transfer import BandwidthLimit
 
 log = get_logger(__name__)
 
@@ -164,6 +165,9 @@ class ConsumerLimits:
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(first=0.2))
     #: Of the retry store; `total` is the age at which a post expires.
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(1.0, 600.0, 2 * 86400.0))
+    max_retries: int = 0  #: of a post in the retry store; 0: until it expires
+    rate: float = 0.0  #: posts per second; 0: unlimited
+    count: int = 0  #: posts after which the consumer ends; 0: never
 
 
 @dataclass(slots=True)
@@ -193,7 +197,9 @@ class PostConsumer:
         on_outcome: OutcomeCallback | None = None,
         dialect: V02Dialect | None = None,
         on_abandon: AbandonCallback | None = None,
+        log_reject: bool = False,
     ) -> None:
+        self._log_rejected = log.info if log_reject else log.debug
         self._handler = handler
         self._retries = retries
         self._limits = limits or ConsumerLimits()
@@ -201,6 +207,7 @@ class PostConsumer:
         self._dialect = dialect
         self._on_abandon = on_abandon
         self._file_order = FileOrder()
+        self._pace = BandwidthLimit(self._limits.rate)
         self._capacity = asyncio.Semaphore(self._limits.concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._postponed = asyncio.Event()
@@ -224,8 +231,13 @@ class PostConsumer:
                 raise error
 
     async def _consume(self, subscription: PumpSubscription) -> None:
+        limits = self._limits
         while True:
             for delivery in await subscription.receive():
+                if limits.count and self.counters.received >= limits.count:
+                    return  # the rest stays at the broker
+                if limits.rate:
+                    await asyncio.sleep(self._pace.seconds(1))
                 self.counters.received += 1
                 post = self._read(delivery.pump_message)
                 if post is None:
@@ -313,7 +325,7 @@ class PostConsumer:
         counters.lag = counters.last - post.moment / 1e9
         if outcome.code == REJECTED:
             counters.rejected[outcome.message] += 1
-            log.debug("post rejected", path=post.relpath, reason=outcome.message)
+            self._log_rejected("post rejected", path=post.relpath, reason=outcome.message)
             return
         counters.codes[outcome.code] += 1
         if outcome.post is not None and outcome.post.parts is not None:
@@ -354,7 +366,12 @@ class PostConsumer:
         async with slot:
             outcome = await self._attempt(post, entry.pump_message, 1)
             backoff, now = self._limits.backoff, time.time()
-            if outcome is None and now - entry.created < backoff.total:
+            most = self._limits.max_retries
+            if (
+                outcome is None
+                and now - entry.created < backoff.total
+                and not (most and entry.attempts >= most)
+            ):
                 due = now + backoff.delay(entry.attempts + 1)
                 await asyncio.to_thread(retries.postpone, entry, due)
                 return

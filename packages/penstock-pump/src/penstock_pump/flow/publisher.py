@@ -13,7 +13,7 @@ import itertools
 import json
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -51,6 +51,8 @@ class PublishTarget:
     exchange: str
     prefix: str | None = None  #: replaces the prefix of the format
     subtopic: str | None = None  #: replaces the directories
+    topic: str | None = None  #: replaces prefix and directories
+    headers: Mapping[str, str] = field(default_factory=dict)  #: added to posts
     name_in_topic: bool = False
     split: int = 0
     ttl: float | None = None  #: seconds after which the broker may drop the message
@@ -88,11 +90,15 @@ class PostPublisher:
 
     def encode(self, post: Post) -> PumpOutgoingMessage:
         target = self._target
+        if target.headers:
+            post = replace(post, extra={**post.extra, **target.headers})
         if target.subtopic is not None:
             words = target.subtopic.split(".")
         else:
             words = topic_words(post.relpath, with_name=target.name_in_topic)
         prefix = target.prefix or self._post_codec.prefix
+        if target.topic is not None:
+            prefix, words = target.topic, []
         return self._encoded(self._exchange(post), prefix, words, self._post_codec.encode(post))
 
     async def report(self, report: PostReport) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.client import Fabric, ReceivedMessage
 from penstock.client.amqp091.channel import AmqpClientChannel
@@ -145,8 +145,10 @@ class QueueSubscription:
         prefetch: int,
         *,
         expire: float | None = None,
+        arguments: Mapping[str, Any] | None = None,
         retry_seconds: float = 0.0,
     ) -> None:
+        self._arguments = arguments
         self._bindings = bindings
         self._name = name
         self._prefetch = prefetch
@@ -183,7 +185,7 @@ class QueueSubscription:
     async def _prepare(self, connection: AmqpClientConnection) -> None:
         for exchange in dict.fromkeys(each.exchange for each in self._bindings):
             await declare_exchange(connection, exchange)
-        await declare_queue(connection, self._name, self._expire)
+        await declare_queue(connection, self._name, self._expire, self._arguments)
         channel = await connection.channel()
         for each in self._bindings:
             await channel.bind(self._name, each.exchange, each.key)
@@ -291,6 +293,19 @@ def binding_keys(bindings: Iterable[PumpBinding]) -> set[BindingKey]:
     return {(each.exchange, each.key) for each in bindings}
 
 
+async def delete_queue(url: str, queue: str) -> bool:
+    """False if there is no such queue."""
+    connection = await connect(parse_amqp_url(url), "pump cleanup")
+    try:
+        channel = await connection.channel()
+        await channel.delete_queue(queue)
+    except NotFound:
+        return False
+    finally:
+        await connection.close()
+    return True
+
+
 async def unbind(url: str, queue: str, former: Collection[BindingKey]) -> set[BindingKey]:
     """Returns the bindings that could not be removed."""
     left = set(former)
@@ -330,13 +345,18 @@ async def declare_exchange(connection: AmqpClientConnection, name: str) -> None:
 
 
 async def declare_queue(
-    connection: AmqpClientConnection, name: str, expire: float | None = None
+    connection: AmqpClientConnection,
+    name: str,
+    expire: float | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> None:
     """A durable queue; with `expire` the broker deletes it after so many seconds without use."""
-    arguments = {} if expire is None else {"x-expires": max(1, round(expire * 1000))}
+    all_arguments = dict(arguments or {})
+    if expire is not None:
+        all_arguments["x-expires"] = max(1, round(expire * 1000))
     channel = await connection.channel()
     try:
-        await channel.declare_queue(name, arguments=arguments)
+        await channel.declare_queue(name, arguments=all_arguments)
     except (AccessRefused, PreconditionFailed):
         return
     await channel.close()

@@ -37,8 +37,14 @@ class FileDescriber:
     preserve_mode: bool = True
     preserve_times: bool = True
     folders: bool = False  #: directories are announced as well
+    follow_links: bool = False  #: a link is announced as the file it leads to
+    real_path: bool = False  #: links in paths are resolved
+    randomize: bool = False  #: the blocks of a file are announced in random order
+    rename: str | None = None
     inline: int = 0  #: files up to this size are put into their posts, where the format can
+    inline_encoding: str = "auto"  #: text, binary, or auto: text where the content is UTF-8
     source: str | None = None
+    from_cluster: str | None = None
     to_clusters: str | None = None
     sums: ChecksumMethods = field(default_factory=ChecksumMethods)
     random: Random = field(default_factory=Random)
@@ -47,7 +53,9 @@ class FileDescriber:
     def describe(self, path: Path) -> list[Post]:
         """Empty for what is neither a file nor a link nor, with `folders`, a directory."""
         try:
-            status = path.lstat()
+            if self.real_path:
+                path = path.resolve()
+            status = path.stat() if self.follow_links else path.lstat()
         except OSError as error:
             raise _explain(path, error) from error
         if stat.S_ISREG(status.st_mode):
@@ -71,6 +79,7 @@ class FileDescriber:
             relpath=self._relpath(path),
             sum=checksums.removal_sum(path.name, directory=folder),
             source=self.source,
+            from_cluster=self.from_cluster,
             to_clusters=self.to_clusters,
         )
 
@@ -101,11 +110,23 @@ class FileDescriber:
             for parts in split_blocks(size, block or 0, self.block_method)
         ]
         if 0 < size <= self.inline and len(posts) == 1:
-            posts = [replace(posts[0], content=InlineContent(os.pread(fd, size, 0)))]
+            posts = [replace(posts[0], content=self._inlined(os.pread(fd, size, 0)))]
         after = os.fstat(fd)
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise FileChanging(f"{path} was written to while it was read")
+        if self.randomize:
+            self.random.shuffle(posts)
         return posts
+
+    def _inlined(self, data: bytes) -> InlineContent:
+        if self.inline_encoding != "binary":
+            try:
+                data.decode()
+                return InlineContent(data, "utf-8")
+            except UnicodeDecodeError:
+                if self.inline_encoding == "text":
+                    return InlineContent(data.decode(errors="replace").encode(), "utf-8")
+        return InlineContent(data)
 
     def _sum(self, name: str, fd: int, length: int) -> Checksum:
         """The checksum of the next block of a file."""
@@ -145,7 +166,9 @@ class FileDescriber:
             mtime=status.st_mtime_ns if self.preserve_times else None,
             atime=status.st_atime_ns if self.preserve_times else None,
             source=self.source,
+            from_cluster=self.from_cluster,
             to_clusters=self.to_clusters,
+            rename=self.rename,
         )
 
     def _relpath(self, path: Path) -> str:

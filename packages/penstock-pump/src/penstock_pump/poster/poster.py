@@ -22,11 +22,13 @@ from penstock_pump.errors import BadPost, PumpError
 from penstock_pump.flow.consumer import ConsumerCounters
 from penstock_pump.flow.publisher import BulkPostPublisher, PostPublisher
 from penstock_pump.plugins import Plugins
+from penstock_pump.post_filter import PostFilter
 from penstock_pump.poster.description import FileDescriber
-from penstock_pump.posts.post import FileEvent, Post
+from penstock_pump.posts.post import Post
 from penstock_pump.posts.reports import DONE
 from penstock_pump.selection import PostSelection
 from penstock_pump.thread_pool import run_to_completion
+from penstock_pump.transfer import BandwidthLimit
 
 log = get_logger(__name__)
 
@@ -51,20 +53,25 @@ class FilePoster:
         post_publisher: PostPublisher,
         *,
         selection: PostSelection | None = None,
-        events: frozenset[FileEvent] = frozenset(FileEvent),
+        post_filter: PostFilter | None = None,
         duplicate_filter: DuplicateFilter | None = None,
         plugins: Plugins | None = None,
         bulk: BulkPostPublisher | None = None,
         counters: ConsumerCounters | None = None,
+        rate: float = 0.0,
+        dry_run: bool = False,
     ) -> None:
-        """With `bulk`, trees are published through it, and duplicates are not suppressed."""
+        """With `bulk`, trees are published through it, and duplicates are not suppressed. `rate`
+        is a limit of posts per second."""
         self.describer = describer
         self._post_publisher = post_publisher
         self._selection = selection or PostSelection()
-        self._events = events
+        self._post_filter = post_filter or PostFilter()
+        self._pace = BandwidthLimit(rate)
         self._duplicate_filter = duplicate_filter
         self._plugins = plugins or Plugins()
         self._bulk = bulk
+        self._dry_run = dry_run
         self._counters = counters or ConsumerCounters()
         self.posted = PostCounts()
         self._unconfirmed: deque[Awaitable[None]] = deque()
@@ -125,6 +132,8 @@ class FilePoster:
                 except BadPost as error:
                     self._refuse(selected, error)
                     continue
+                if (pause := self._pace.pace) is not None:
+                    pause(1)
                 bulk.send(message)
                 self._count(selected)
         if not more:
@@ -137,6 +146,7 @@ class FilePoster:
         if selected is None:
             return False
         try:
+            await self._pace.wait_for(1)
             return await self._publish(selected)
         except BadPost as error:  # for example a link too long for v02
             self._refuse(selected, error)
@@ -147,8 +157,11 @@ class FilePoster:
         match = self._selection.choose(post.url)
         reason = match if isinstance(match, str) else "a plugin"
         selected: Post | None = None
-        if post.event not in self._events:
-            reason = f"event {post.event.value}"
+        if (rejection := self._post_filter.rejection(post)) is not None:
+            reason = rejection
+        elif self._dry_run:
+            log.info("dry run", path=post.relpath, kind=post.event.value)
+            reason = "dry run"
         elif not isinstance(match, str):
             selected = self._plugins.message(post)
             selected = None if selected is None else self._plugins.post(selected)

@@ -184,21 +184,26 @@ def _current_state(path: Path) -> FileState | None:
         return None
 
 
-def walk(path: Path, *, recursive: bool = True) -> Iterator[Path]:
-    """The path and what is below it, a directory before its files. Links are not followed; memory
-    holds one directory per level."""
+def walk(path: Path, *, recursive: bool = True, follow_links: bool = False) -> Iterator[Path]:
+    """The path and what is below it, a directory before its files. Memory holds one directory per
+    level. A link to a directory that is being walked is not followed."""
     yield path
-    if not path.is_dir() or path.is_symlink():
+    if not path.is_dir() or (path.is_symlink() and not follow_links):
         return
     stack = [_entries(path)]
+    inside = [os.path.realpath(path)]
     while stack:
         entry = next(stack[-1], None)
         if entry is None:
             stack.pop()
+            inside.pop()
             continue
         yield Path(entry.path)
-        if recursive and entry.is_dir(follow_symlinks=False):
-            stack.append(_entries(Path(entry.path)))
+        if recursive and entry.is_dir(follow_symlinks=follow_links):
+            real = os.path.realpath(entry.path) if follow_links else entry.path
+            if real not in inside:
+                inside.append(real)
+                stack.append(_entries(Path(entry.path)))
 
 
 def _entries(path: Path) -> Iterator[os.DirEntry[str]]:

@@ -23,9 +23,16 @@ def codec_named(name: str, dialect: V02Dialect | None = None) -> PostCodec:
         return V02(dialect)
     if name == "v03":
         return V03()
-    if name in ("wis2", "wis"):
+    if name == "wis2":
         return Wis2()
     raise BadPost(f"unknown post format {name!r}: should be one of {', '.join(FORMATS)}")
+
+
+def format_of(body: bytes) -> str:
+    if not body[:64].lstrip().startswith((b"{", b"[")):
+        return "v02"
+    # Both are JSON: only a GeoJSON feature has links.
+    return "wis2" if b'"links"' in body and b'"Feature"' in body else "v03"
 
 
 def read_post(
@@ -33,9 +40,4 @@ def read_post(
 ) -> Post:
     if len(body) > MAX_BODY_BYTES:
         raise BadPost(f"a message of {len(body)} bytes is too long for a post")
-    start = body[:64].lstrip()
-    if not start.startswith((b"{", b"[")):
-        return V02(dialect).decode(body, headers or {})
-    # Both are JSON: only a GeoJSON feature has links.
-    codec: PostCodec = Wis2() if b'"links"' in body and b'"Feature"' in body else V03()
-    return codec.decode(body, headers or {})
+    return codec_named(format_of(body), dialect).decode(body, headers or {})

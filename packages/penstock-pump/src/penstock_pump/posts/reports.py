@@ -18,8 +18,10 @@ from penstock_pump.posts.v02 import V02, post_of, split_body
 PREFIX: Final = "v02.report"
 
 DONE: Final = 201
+TRANSFORMED: Final = 203
 RECOMPUTED: Final = 205
 NOT_MODIFIED: Final = 304
+PART_FILE: Final = 307
 NOT_COPIED: Final = 499
 #: A post that was not accepted: counted by its reason, and not reported.
 REJECTED: Final = 0
@@ -69,6 +71,11 @@ def read_report(body: bytes, headers: Mapping[str, Any]) -> PostReport:
     )
     message, reader = (str(headers.get(name, "")) for name in _OURS)
     return PostReport(post, code, message, rest[1], rest[2], seconds, reader)
+
+
+def is_report_topic(topic: str) -> bool:
+    """Over AMQP or MQTT; a topic of MQTT begins with the exchange."""
+    return f"{PREFIX}." in f"{topic.replace('/', '.')}."
 
 
 def _one_word(text: str) -> str:

@@ -26,6 +26,8 @@ CHUNK: Final = MiB
 
 
 class FileTransport:
+    can_write_blocks = True
+
     def __init__(self, context: TransportContext) -> None:
         self._files = context.files
 
@@ -43,6 +45,23 @@ class FileTransport:
             await asyncio.to_thread(Path(target.path).unlink, missing_ok=True)
         except OSError as error:
             raise SourceUnavailable(f"{target.path} not removed: {error.strerror}") from error
+
+    async def make_link(self, target: FileSource, link: str) -> None:
+        await run_to_completion(_link, Path(target.path), link)
+
+    async def make_directory(self, target: FileSource, mode: int | None) -> None:
+        await run_to_completion(_make_directory, Path(target.path), mode)
+
+    async def remove_directory(self, target: FileSource) -> None:
+        await run_to_completion(_remove_directory, Path(target.path))
+
+    async def write_block(self, upload: FileUpload, temporary: FileSource, offset: int) -> None:
+        await run_to_completion(_write_block, upload, Path(temporary.path), offset)
+
+    async def finish_file(
+        self, upload: FileUpload, temporary: FileSource, target: FileSource
+    ) -> None:
+        await run_to_completion(_finish, upload, Path(temporary.path), Path(target.path))
 
     async def close(self) -> None:
         return
@@ -77,12 +96,63 @@ def _put(upload: FileUpload, target: Path) -> None:
         with FileRangeReader(upload) as file_range, temporary.open("wb") as file:
             while piece := file_range.read():
                 file.write(piece)
+        _finish(upload, temporary, target)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise explain(str(target), error) from error
+
+
+def _finish(upload: FileUpload, temporary: Path, target: Path) -> None:
+    """A file that was finished before, by an attempt that was not acknowledged, is left alone."""
+    if not temporary.exists() and target.exists():
+        return
+    try:
         if upload.mode is not None:
             temporary.chmod(upload.mode & 0o777)
         if upload.mtime is not None:
             os.utime(temporary, ns=(upload.mtime, upload.mtime))
         temporary.rename(target)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
+        raise explain(str(target), error) from error
+
+
+def _write_block(upload: FileUpload, temporary: Path, offset: int) -> None:
+    try:
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            with FileRangeReader(upload) as file_range:
+                while piece := file_range.read():
+                    offset += os.pwrite(fd, piece, offset)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise explain(str(temporary), error) from error
+
+
+def _link(target: Path, link: str) -> None:
+    temporary = target.with_name(f".{target.name}.link")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(link)
+        temporary.rename(target)
+    except OSError as error:
+        raise explain(str(target), error) from error
+
+
+def _make_directory(target: Path, mode: int | None) -> None:
+    try:
+        target.mkdir(mode=0o775 if mode is None else mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise explain(str(target), error) from error
+
+
+def _remove_directory(target: Path) -> None:
+    try:
+        target.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
         raise explain(str(target), error) from error

@@ -27,6 +27,7 @@ from penstock_pump.transports.transport import (
     FileSource,
     FileUpload,
     TransportContext,
+    WholeFilesOnly,
 )
 
 CHUNK: Final = 256 * KiB
@@ -50,7 +51,7 @@ class _Client(aioftp.Client):
         return await super()._open_connection(self._address, port)
 
 
-class FtpTransport:
+class FtpTransport(WholeFilesOnly):
     def __init__(self, context: TransportContext) -> None:
         self._context = context
         self._connections = asyncio.Semaphore(context.connections)
@@ -102,6 +103,15 @@ class FtpTransport:
                 await client.remove_file(target.path)
         except SourceMissing:
             return
+
+    async def make_directory(self, target: FileSource, mode: int | None) -> None:
+        async with self._client(target) as client:
+            await client.make_directory(target.path)
+
+    async def remove_directory(self, target: FileSource) -> None:
+        with suppress(SourceMissing):
+            async with self._client(target) as client:
+                await client.remove_directory(target.path)
 
     async def close(self) -> None:
         return

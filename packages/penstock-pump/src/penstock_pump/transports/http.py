@@ -36,6 +36,7 @@ from penstock_pump.transports.transport import (
     FileSource,
     FileUpload,
     TransportContext,
+    WholeFilesOnly,
 )
 
 _IDENTITY: Final = {"Accept-Encoding": "identity"}
@@ -48,7 +49,7 @@ _NEVER: Final = (
 )
 
 
-class HttpTransport:
+class HttpTransport(WholeFilesOnly):
     def __init__(self, context: TransportContext) -> None:
         self._context = context
         self._pool = HttpConnectionPool(context)

@@ -32,6 +32,8 @@ _PORT: Final = 22
 
 
 class SftpTransport:
+    can_write_blocks = True
+
     def __init__(self, context: TransportContext) -> None:
         self._context = context
         self._opening: dict[str, asyncio.Lock] = {}
@@ -51,16 +53,9 @@ class SftpTransport:
         client = None
         try:
             client = await self._client(target)
-            folder = path.rpartition("/")[0]
-            if folder:
-                await client.makedirs(folder, exist_ok=True)
+            await self._make_parents(client, path)
             await self._write(client, upload, temporary)
-            if upload.mode is not None:
-                await client.chmod(temporary, upload.mode & 0o777)
-            if upload.mtime is not None:
-                seconds = upload.mtime / 1e9
-                await client.utime(temporary, (seconds, seconds))
-            await self._rename(client, temporary, path)
+            await self._finish(client, upload, temporary, path)
         except (OSError, asyncssh.Error) as error:
             if client is not None:
                 with suppress(OSError, asyncssh.Error):
@@ -69,12 +64,79 @@ class SftpTransport:
 
     async def _write(self, client: asyncssh.SFTPClient, upload: FileUpload, temporary: str) -> None:
         with await asyncio.to_thread(FileRangeReader, upload) as file_range:
-            if upload.span.whole:
+            if upload.span.whole and upload.pace is None:
                 await client.put(file_range.path, temporary)
                 return
             async with client.open(temporary, "wb") as file:
                 while piece := await asyncio.to_thread(file_range.read):
                     await file.write(piece)
+
+    async def _finish(
+        self, client: asyncssh.SFTPClient, upload: FileUpload, temporary: str, path: str
+    ) -> None:
+        if upload.mode is not None:
+            await client.chmod(temporary, upload.mode & 0o777)
+        if upload.mtime is not None:
+            seconds = upload.mtime / 1e9
+            await client.utime(temporary, (seconds, seconds))
+        await self._rename(client, temporary, path)
+
+    async def write_block(self, upload: FileUpload, temporary: FileSource, offset: int) -> None:
+        try:
+            client = await self._client(temporary)
+            await self._make_parents(client, temporary.path)
+            flags = asyncssh.FXF_WRITE | asyncssh.FXF_CREAT
+            with await asyncio.to_thread(FileRangeReader, upload) as file_range:
+                async with client.open(temporary.path, flags, encoding=None) as file:
+                    while piece := await asyncio.to_thread(file_range.read):
+                        offset += await file.write(piece, offset)
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(temporary, error) from error
+
+    async def finish_file(
+        self, upload: FileUpload, temporary: FileSource, target: FileSource
+    ) -> None:
+        """A file that was finished before, by an attempt that was not acknowledged, is left."""
+        try:
+            client = await self._client(target)
+            if await client.exists(temporary.path) or not await client.exists(target.path):
+                await self._finish(client, upload, temporary.path, target.path)
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(target, error) from error
+
+    async def make_link(self, target: FileSource, link: str) -> None:
+        try:
+            client = await self._client(target)
+            await self._make_parents(client, target.path)
+            temporary = f"{target.path}.link"
+            with suppress(asyncssh.SFTPNoSuchFile):
+                await client.remove(temporary)
+            await client.symlink(link, temporary)
+            await self._rename(client, temporary, target.path)
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(target, error) from error
+
+    async def make_directory(self, target: FileSource, mode: int | None) -> None:
+        try:
+            client = await self._client(target)
+            await client.makedirs(target.path, exist_ok=True)
+            if mode is not None:
+                await client.chmod(target.path, mode & 0o777)
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(target, error) from error
+
+    async def remove_directory(self, target: FileSource) -> None:
+        try:
+            await (await self._client(target)).rmdir(target.path)
+        except asyncssh.SFTPNoSuchFile:
+            return
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(target, error) from error
+
+    async def _make_parents(self, client: asyncssh.SFTPClient, path: str) -> None:
+        folder = path.rpartition("/")[0]
+        if folder:
+            await client.makedirs(folder, exist_ok=True)
 
     async def remove(self, target: FileSource) -> None:
         try:

@@ -76,14 +76,31 @@ class FileUpload:
     mtime: int | None = None
     span: ByteRange = field(default_factory=ByteRange)  #: the part of the file to send
     files: FileRule = field(default_factory=FileRule)  #: which may be sent
+    pace: Callable[[int], None] | None = None  #: called after each piece, to limit the bandwidth
 
 
 class Transport(Protocol):
+    #: Whether a block can be written into a file in any order.
+    can_write_blocks: bool
+
     async def fetch(self, source: FileSource, span: ByteRange, sink: ByteSink) -> None: ...
 
     async def send(self, upload: FileUpload, target: FileSource) -> None: ...
 
     async def remove(self, target: FileSource) -> None: ...
+
+    async def make_link(self, target: FileSource, link: str) -> None: ...
+
+    async def make_directory(self, target: FileSource, mode: int | None) -> None: ...
+
+    async def remove_directory(self, target: FileSource) -> None: ...
+
+    async def write_block(self, upload: FileUpload, temporary: FileSource, offset: int) -> None: ...
+
+    async def finish_file(
+        self, upload: FileUpload, temporary: FileSource, target: FileSource
+    ) -> None:
+        """Sets mode and times of a file whose blocks are complete, and gives it its name."""
 
     async def close(self) -> None: ...
 
@@ -161,6 +178,33 @@ def _is_file_itself(base: str) -> bool:
     return bool(urlsplit(base).path)
 
 
+class WholeFilesOnly:
+    """The part of a transport whose servers have neither blocks nor links nor directories."""
+
+    can_write_blocks = False
+
+    async def make_link(self, target: FileSource, link: str) -> None:
+        raise UnsupportedSource(f"{target.url}: {target.scheme}: servers have no links")
+
+    async def make_directory(self, target: FileSource, mode: int | None) -> None:
+        """Directories come with their files."""
+
+    async def remove_directory(self, target: FileSource) -> None:
+        """Directories go with their files."""
+
+    async def write_block(self, upload: FileUpload, temporary: FileSource, offset: int) -> None:
+        raise UnsupportedSource(f"{target_name(temporary)}: blocks cannot be written")
+
+    async def finish_file(
+        self, upload: FileUpload, temporary: FileSource, target: FileSource
+    ) -> None:
+        raise UnsupportedSource(f"{target_name(target)}: blocks cannot be written")
+
+
+def target_name(target: FileSource) -> str:
+    return f"{target.scheme}://{target.host}{target.path}"
+
+
 class FileRangeReader:
     """Reads the file of an upload, or its range, piece by piece. Blocking."""
 
@@ -170,6 +214,7 @@ class FileRangeReader:
         rest = max(0, os.fstat(self._file.fileno()).st_size - span.offset)
         self.size = rest if span.length is None else min(rest, span.length)
         self._left = self.size
+        self._pace = upload.pace
         self._file.seek(span.offset)
 
     def __enter__(self) -> Self:
@@ -187,6 +232,8 @@ class FileRangeReader:
         """The next piece; empty at the end."""
         piece = self._file.read(min(READ_BYTES, self._left))
         self._left -= len(piece)
+        if self._pace is not None:
+            self._pace(len(piece))
         return piece
 
 

@@ -266,8 +266,8 @@ async def test_configurations_run_as_they_are(
     if kind == "conf":
         (folder.parent / "credentials.conf").write_text(plain.replace("guest@", "guest:guest@"))
         (folder / "t.conf").write_text(
-            f"broker {plain}\nexchange x{name}\nsubtopic #\ndirectory {here}\nmirror on\n"
-            f"accept .*\nreport_back off\nfile_directories {there}\n"
+            f"broker {plain}\nexchange x{name}\ntopicPrefix v02.post\nsubtopic #\n"
+            f"directory {here}\nmirror on\naccept .*\nfile_directories {there}\n"
         )
     else:
         (folder / "t.toml").write_text(

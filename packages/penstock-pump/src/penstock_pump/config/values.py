@@ -1,0 +1,102 @@
+"""The value types of Sarracenia's options: flags, durations, sizes, lists and sets."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.core.errors import ConfigurationError
+
+_TRUE: Final = frozenset({"", "true", "yes", "on", "1", "y"})
+_FALSE: Final = frozenset({"false", "no", "off", "none", "0", "n"})
+_DURATION: Final = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([smhdwSMHDW]?)")
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[bB]?")
+_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+#: sr3's names of v02's letters.
+_SUM_METHODS: Final = {"sha512": "s", "md5": "d", "md5name": "n", "none": "0", "random": "0"}
+
+
+def flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE and word not in _FALSE:
+        raise ConfigurationError(f"{text!r} should be on or off")
+    return word in _TRUE
+
+
+def inverse_flag(text: str) -> bool:
+    return not flag(text)
+
+
+def duration(text: str) -> float | None:
+    """Seconds; None for `off`."""
+    if text.strip().lower() in ("off", "none", "false", "no"):
+        return None
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{text!r} should be a duration, as 30, 5m, 2h or 1d")
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def seconds(text: str) -> float:
+    return duration(text) or 0.0
+
+
+def size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{text!r} should be a size, as 1048576, 50M or 1G")
+    return round(float(match[1]) * _FACTORS[match[2].lower()])
+
+
+def kilobytes(text: str) -> int:
+    return size(text) * 1024
+
+
+def suppression_time(text: str) -> float | None:
+    """`on` means five minutes, as in Sarracenia."""
+    if text.strip().lower() in ("", "on", "true", "yes"):
+        return 300.0
+    return duration(text) or None
+
+
+def words(text: str) -> list[str]:
+    """Separated by commas or blanks, with or without brackets."""
+    return [word for word in re.split(r"[,\s]+", text.strip("[] ")) if word]
+
+
+def paths(text: str) -> list[str]:
+    return text.split()
+
+
+def sum_method(text: str) -> str:
+    method, comma, value = text.strip().partition(",")
+    if method == "arbitrary":
+        return f"a,{value}"
+    if method == "cod":
+        return f"z,{_SUM_METHODS.get(value, value)}"
+    return _SUM_METHODS.get(method, method) + comma + value
+
+
+def inline_limit(text: str) -> int:
+    """`on` means a kilobyte, as in Sarracenia."""
+    return 1024 if flag(text) else 0
+
+
+def events(text: str) -> str:
+    """Separated by commas, bars or blanks; `+` and `-` change the default set."""
+    return " ".join(re.split(r"[,|\s]+", text.strip()))
+
+
+def verified_tls(text: str) -> str:
+    if text.strip().lower() == "lax":
+        raise ConfigurationError(
+            "certificates are always verified: add the authority to the system's store"
+        )
+    return text
+
+
+def disk_driver(text: str) -> str:
+    if text.strip().lower() != "disk":
+        raise ConfigurationError(f"{text!r}: the state is kept on disk; there is no other driver")
+    return text
