@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING
 from penstock.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from penstock_spark.connector.query_metrics import QueryMetrics, stream_offsets
     from penstock_spark.connector.source import register
     from penstock_spark.errors import DataLost
     from penstock_spark.session import open_session
 
-__all__ = ["DataLost", "open_session", "register"]
+__all__ = ["DataLost", "QueryMetrics", "open_session", "register", "stream_offsets"]
 
 __getattr__ = lazy_exports(
     __name__,
-    {"connector.source": ["register"], "errors": ["DataLost"], "session": ["open_session"]},
+    {
+        "connector.query_metrics": ["QueryMetrics", "stream_offsets"],
+        "connector.source": ["register"],
+        "errors": ["DataLost"],
+        "session": ["open_session"],
+    },
 )

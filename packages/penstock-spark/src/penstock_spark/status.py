@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -11,11 +11,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_spark.directory import FlowDirectory, FlowLock
 from penstock_spark.lake import TableSize
 from penstock_spark.progress import BatchProgress, FlowProgress, RunState, RunStatus
 from penstock_spark.streams.endpoint import find_endpoint
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +72,35 @@ def stream_lag(done: BatchProgress | None, broker: str, now: float) -> StreamLag
     if done is None or not done.ends:
         return StreamLag(None, None, "no batch yet")
     try:
-        with closing(find_endpoint(parse_amqp_url(broker), None).open()) as streams:
-            ends = streams.next_offsets(list(done.ends), done.ends)
+        latest = _latest_offsets(done, broker)
     except (OSError, EOFError, PenstockError) as error:
         return StreamLag(None, None, f"the broker does not answer: {error}")
-    behind = sum(max(0, (end or 0) - done.ends[name]) for name, end in ends.items())
+    behind = sum(max(0, end - done.ends[name]) for name, end in latest.items())
     if not behind or done.newest is None:
         return StreamLag(behind, 0.0 if not behind else None)
     # The oldest waiting message is newer than the newest applied one.
     return StreamLag(behind, max(0.0, now - done.newest))
 
 
-def flow_metrics(directory: FlowDirectory) -> CollectorRegistry:
-    """Prometheus metrics, read from the progress files on each scrape."""
+def _latest_offsets(done: BatchProgress, broker: str) -> dict[str, int]:
+    """The next offset of each stream at the broker."""
+    with closing(find_endpoint(parse_amqp_url(broker), None).open()) as streams:
+        ends = streams.next_offsets(list(done.ends), done.ends)
+    return {name: end or 0 for name, end in ends.items()}
+
+
+def flow_metrics(directory: FlowDirectory, broker: str) -> CollectorRegistry:
+    """Prometheus metrics, read from the progress files and the broker on each scrape."""
     found = CollectorRegistry(auto_describe=False)
-    found.register(_FlowCollector(directory))
+    found.register(_FlowCollector(directory, broker))
     return found
 
 
 class _FlowCollector(Collector):
-    def __init__(self, directory: FlowDirectory) -> None:
+    def __init__(self, directory: FlowDirectory, broker: str) -> None:
         self._progress = FlowProgress(directory.progress, directory.flow)
         self._flow = directory.flow
+        self._broker = broker
 
     def collect(self) -> Iterator[Metric]:
         run_status, done = self._progress.run_status(), self._progress.last_batch()
@@ -133,14 +143,21 @@ class _FlowCollector(Collector):
                 "The age of its newest message when the batch was complete.",
                 done.behind,
             )
-        ends = GaugeMetricFamily(
-            "penstock_pipeline_next_offset",
-            "The next offset of each stream: subtract from the broker's for the lag.",
-            labels=["flow", "stream"],
-        )
-        for stream, end in done.ends.items():
-            ends.add_metric([self._flow, stream], end)
-        yield ends
+        yield self._by_stream("next_offset", "The next offset to apply.", done.ends)
+        try:
+            latest = _latest_offsets(done, self._broker)
+        except (OSError, EOFError, PenstockError) as error:  # no value is better than an old one
+            log.warning("lag unknown", flow=self._flow, reason=str(error))
+            return
+        yield self._by_stream("latest_offset", "The next offset of the stream.", latest)
+        lag = {name: max(0, end - done.ends[name]) for name, end in latest.items()}
+        yield self._by_stream("lag_messages", "Messages that are not applied.", lag)
+
+    def _by_stream(self, name: str, meaning: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(f"penstock_pipeline_{name}", meaning, labels=["flow", "stream"])
+        for stream, value in values.items():
+            gauge.add_metric([self._flow, stream], value)
+        return gauge
 
     def _gauge(self, name: str, meaning: str, value: float) -> GaugeMetricFamily:
         gauge = GaugeMetricFamily(f"penstock_pipeline_{name}", meaning, labels=["flow"])

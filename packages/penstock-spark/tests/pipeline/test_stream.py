@@ -7,13 +7,16 @@ the checkpoint.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock_spark import QueryMetrics, stream_offsets
 from tests.pipeline.conftest import Reader
 from tests.pipeline.given import delete, numbered, publish, stream
 
@@ -61,6 +64,43 @@ def test_a_batch_takes_no_more_than_it_may_and_tells_what_waits(
     assert first == {f"{name}-0": 30, f"{name}-1": 10, f"{name}-2": 0}
     latest = json.loads(batches[0]["sources"][0]["latestOffset"])
     assert latest == {f"{name}-0": 60, f"{name}-1": 20, f"{name}-2": 0}
+
+
+def test_progress_and_metrics_tell_offsets_and_lag(penstock_reader: Reader, name: str) -> None:
+    reader = penstock_reader
+    stream(reader.broker.url, name, 60)
+    registry = CollectorRegistry()
+    metrics = QueryMetrics(registry)
+    reader.spark.streams.addListener(metrics)
+    seen: list[dict[str, float | None]] = []
+    metrics.onQueryTerminated = lambda event: seen.append(  # type: ignore[method-assign]
+        {
+            each: registry.get_sample_value(
+                f"penstock_spark_{each}", {"query": str(event.id)} | labels
+            )
+            for each, labels in (
+                ("rows_total", {}),
+                ("next_offset", {"stream": name}),
+                ("latest_offset", {"stream": name}),
+                ("lag_messages", {"stream": name}),
+            )
+        }
+    )
+    try:
+        # The limit in bytes is Spark's as well: it hands it back for each batch.
+        batches = reader.run(name, startingOffsets="earliest", maxBytesPerTrigger=1500)
+        while not seen:  # Spark tells its listeners later
+            time.sleep(0.05)
+    finally:
+        reader.spark.streams.removeListener(metrics)
+
+    first, *_, last = (stream_offsets(batch)[name] for batch in batches)
+    assert (first.start, first.latest) == (None, 60)  # Spark notes where a batch ends
+    assert 0 < first.end < 60
+    assert 0 < (last.start or 0) < 60
+    assert first.lag == 60 - first.end
+    assert (last.end, last.lag) == (60, 0)
+    assert seen == [{"rows_total": 60, "next_offset": 60, "latest_offset": 60, "lag_messages": 0}]
 
 
 def test_a_first_batch_that_is_run_again_begins_where_it_began(

@@ -140,7 +140,7 @@ def run(
     opened = open_flow(flow, url, database, cache, master, remote, spark, data, file, pairs)
     with opened as found:
         if metrics is not None:
-            _serve(found.directory, metrics)
+            _serve(found.directory, url, metrics)
         runner = FlowRunner(found.spark, found.flow, found.directory, source)
         ready = f"penstock pipeline ready: {found.flow.name} {url}"
 
@@ -265,10 +265,10 @@ def compact(
         typer.echo("nothing to compact")
 
 
-def _serve(directory: FlowDirectory, port: int) -> None:
+def _serve(directory: FlowDirectory, broker: str, port: int) -> None:
     from penstock_spark.status import flow_metrics
 
-    serve_metrics(port, flow_metrics(directory))
+    serve_metrics(port, flow_metrics(directory, broker))
 
 
 async def _until_stopped(work: Callable[[threading.Event], None], with_stdin: bool) -> None:

@@ -24,6 +24,8 @@ from penstock_spark.replay import group_files
 from penstock_spark.runner import QueryFailed, classify_failure
 from penstock_spark.status import flow_metrics
 from penstock_store import StoreUnavailable
+from tests.peers import Penstock
+from tests.pipeline.given import delete, stream
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -134,13 +136,14 @@ class TestProgress:
         assert found is not None
         assert (found.state, found.reason, found.restarts) == (RunState.WAITING, "no broker", 3)
 
-    def test_metrics_tell_the_same(self, tmp_path: Path) -> None:
+    def test_metrics_tell_the_same(self, tmp_path: Path, penstock: Penstock) -> None:
         directory = FlowDirectory(tmp_path, "tally")
         progress = FlowProgress(directory.progress, "tally")
         progress.set_state(RunState.RUNNING, 1000.0)
         progress.record_batch(kept(4), 0.1, 0.2, NOON.timestamp() + 2)
 
-        found = flow_metrics(directory)
+        stream(penstock.url, "sensors", 600)
+        found = flow_metrics(directory, penstock.url)
 
         flow = {"flow": "tally"}
         assert found.get_sample_value("penstock_pipeline_running", flow) == 1
@@ -149,6 +152,19 @@ class TestProgress:
         assert found.get_sample_value("penstock_pipeline_lag_seconds", flow) == pytest.approx(2)
         ends = {**flow, "stream": "sensors"}
         assert found.get_sample_value("penstock_pipeline_next_offset", ends) == 500
+        assert found.get_sample_value("penstock_pipeline_latest_offset", ends) == 600
+        assert found.get_sample_value("penstock_pipeline_lag_messages", ends) == 100
+        delete(penstock.url, "sensors")
+
+    def test_the_lag_is_left_out_while_the_broker_is_away(self, tmp_path: Path) -> None:
+        directory = FlowDirectory(tmp_path, "tally")
+        FlowProgress(directory.progress, "tally").record_batch(kept(4), 0.1, 0.2, 1000.0)
+
+        found = flow_metrics(directory, "amqp://127.0.0.1:9")
+
+        ends = {"flow": "tally", "stream": "sensors"}
+        assert found.get_sample_value("penstock_pipeline_next_offset", ends) == 500
+        assert found.get_sample_value("penstock_pipeline_lag_messages", ends) is None
 
 
 class TestFaults:
