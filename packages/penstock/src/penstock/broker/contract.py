@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from penstock.broker.buckets import Bucket
 
 if TYPE_CHECKING:
+    from penstock.broker.policies import EffectivePolicy
     from penstock.broker.spool import Spool
 
 #: Unlimited credit; the terminal pauses the channel when its socket is full.
@@ -212,6 +213,10 @@ class Destination(Driver, Protocol):
     durable: bool
     auto_delete: bool
     arguments: dict[str, Any]
+    policy: EffectivePolicy
+
+    def apply_policy(self, policy: EffectivePolicy) -> None:
+        """Use the settings of changed policies."""
 
     def describe(self) -> dict[str, Any]:
         """The object of the management API, with RabbitMQ's field names."""

@@ -21,6 +21,8 @@ from penstock.core.passwords import validate_password_hash
 
 Made = TypeVar("Made")
 
+USER_LIMITS: Final = ("max-connections", "max-channels")
+
 Permissions = Mapping[str, Permission]
 TopicPermissions = Mapping[str, Mapping[str, TopicPermission]]
 
@@ -35,6 +37,7 @@ class User:
     permissions: Permissions = field(default_factory=dict)
     topic_permissions: TopicPermissions = field(default_factory=dict)
     client_ids: str = ""  #: pattern of allowed MQTT client ids; empty allows any
+    limits: Mapping[str, int] = field(default_factory=dict)  #: max-connections, max-channels
 
 
 def user_to_json(user: User) -> dict[str, Any]:
@@ -55,6 +58,8 @@ def user_to_json(user: User) -> dict[str, Any]:
     }
     if user.client_ids:
         written["client_ids"] = user.client_ids
+    if user.limits:
+        written["limits"] = dict(user.limits)
     return written
 
 
@@ -85,7 +90,18 @@ def user_from_json(name: str, value: Any) -> User:
             for vhost, exchanges in _member(entry, "topic_permissions", location).items()
         },
         client_ids_from_json(entry, location),
+        limits_from_json(entry, location),
     )
+
+
+def limits_from_json(entry: dict[str, Any], location: str) -> dict[str, int]:
+    limits = _member(entry, "limits", location)
+    for name, value in limits.items():
+        if name not in USER_LIMITS or type(value) is not int:
+            raise ConfigurationError(
+                f"{location}.limits.{name}: expected a whole number of {' or '.join(USER_LIMITS)}"
+            )
+    return {name: value for name, value in limits.items() if value >= 0}
 
 
 def permission_from_json(value: Any, location: str) -> Permission:

@@ -29,6 +29,7 @@ from penstock.broker.user import (
     UsersFileStamp,
     anonymous_user,
     client_ids_from_json,
+    limits_from_json,
     permission_from_json,
     tags_from_json,
     topic_permission_from_json,
@@ -255,6 +256,21 @@ class Users:
         validate_pattern(pattern)
         self._revise(name, lambda user: replace(user, client_ids=pattern))
 
+    def set_limit(self, name: str, limit: str, value: int | None) -> None:
+        """None, or a negative number as in RabbitMQ, removes the limit."""
+
+        def revised(user: User) -> User:
+            limits = {**_without(user.limits, limit)}
+            if value is not None and value >= 0:
+                limits[limit] = value
+            return replace(user, limits=limits)
+
+        self._revise(name, revised)
+
+    def limit(self, user: User, name: str) -> int | None:
+        current = self._users.get(user.name)
+        return current.limits.get(name) if current is not None else None
+
     def set_permissions(self, name: str, vhost: str, permission: Permission) -> None:
         self._revise(
             name, lambda user: replace(user, permissions={**user.permissions, vhost: permission})
@@ -346,7 +362,7 @@ def users_to_definitions(users: Mapping[str, User]) -> dict[str, list[dict[str, 
                 "password_hash": user.password_hash,
                 "hashing_algorithm": _algorithm(user.password_hash),
                 "tags": written["tags"],
-                "limits": {},
+                "limits": dict(user.limits),
                 **({"client_ids": user.client_ids} if user.client_ids else {}),
             }
         )
@@ -378,6 +394,7 @@ def users_from_definitions(
             client_ids=(
                 client_ids_from_json(entry, location) if "client_ids" in entry else old.client_ids
             ),
+            limits=limits_from_json(entry, location) if "limits" in entry else old.limits,
         )
     for location, entry in _entries(definitions, "permissions"):
         user = _definition_user(users, known, entry, location)

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 from penstock.broker import declarations
 from penstock.broker.contract import Binding, Driver, Exchange, Queue, RetainedMessages, Sink
 from penstock.broker.kernel import Kernel
+from penstock.broker.policies import Policies, Policy
 from penstock.broker.topology import Topology, pack_arguments, unpack_arguments
 from penstock.core.errors import (
     AccessRefused,
@@ -66,6 +67,7 @@ class VirtualHost:
         self.reply_type = reply_type
         self._retained_type = retained_type
         self._retained: RetainedMessages | None = None
+        self.policies = Policies(name, topology)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         #: Direct reply-to channels by routing key.
@@ -232,6 +234,12 @@ class VirtualHost:
                 raise PreconditionFailed(f"Cannot declare a server-named queue for type {kind}")
             name = "amq.gen-" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         kind = declarations.queue_type(self.name, name, durable, exclusive, auto_delete, arguments)
+        limit = self.policies.limits.get("max-queues")
+        if limit is not None and len(self.queues) >= limit:
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is "
+                "reached"
+            )
         queue = self.queue_types[kind](
             self,
             name,
@@ -282,6 +290,25 @@ class VirtualHost:
         """Delete the exclusive queues of a closed connection."""
         for name in list(self._owned.pop(owner, ())):
             self.delete_queue(name)
+
+    # Policies.
+
+    def set_policy(self, policy: Policy, *, operator: bool = False) -> None:
+        self.policies.set(policy, operator=operator)
+        self._apply_policies()
+
+    def remove_policy(self, name: str, *, operator: bool = False) -> None:
+        if not self.policies.remove(name, operator=operator):
+            kind = "operator policy" if operator else "policy"
+            raise NotFound(f"no {kind} '{name}' in vhost '{self.name}'")
+        self._apply_policies()
+
+    def _apply_policies(self) -> None:
+        for exchange in self.exchanges.values():
+            exchange.apply_policy(self.policies.of_exchange(exchange.name))
+        for queue in list(self.queues.values()):
+            queue.apply_policy(self.policies.of_queue(queue.name, queue.arguments))
+        self.changed()
 
     # Bindings.
 
@@ -437,6 +464,7 @@ class VirtualHost:
         for key, _ in self.topology.all("session"):
             if key[1] == self.name:
                 self.topology.drop(key)
+        self.policies.drop()
         self.topology.drop(("vhost", self.name))
 
 

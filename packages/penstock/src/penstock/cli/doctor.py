@@ -10,7 +10,6 @@ import errno
 import json
 import platform
 import socket
-import ssl
 import stat
 import sys
 import time
@@ -33,8 +32,6 @@ from penstock.core.resources import disk_free, memory_total, raise_descriptor_li
 from penstock.core.units import GiB, MiB
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from penstock.core.config import Settings
 
 
@@ -178,26 +175,20 @@ def check_certificates(settings: Settings) -> Iterator[Finding]:
     tls = settings.broker.tls
     if tls.certificate is None:
         return
-    from penstock.server.listener import tls_context
+    from penstock.server.listener import certificate_expiry, tls_context
 
     try:
         tls_context(tls)
     except ConfigurationError as error:
         yield Finding("certificate", "failed", str(error), "check the files of broker.tls")
         return
-    days = _days_left(tls.certificate)
+    days = (certificate_expiry(tls.certificate) - time.time()) / 86_400
     detail = f"{tls.certificate} is valid for {days:,.0f} days"
     if days < 0:
         detail = f"{tls.certificate} has expired"
     late = days < EXPIRY_DAYS
     verdict: Verdict = "failed" if days < 0 else "warning" if late else "ok"
     yield Finding("certificate", verdict, detail, "renew it" if late else "")
-
-
-def _days_left(path: Path) -> float:
-    # The only reader of certificate files in the standard library; it is an internal one.
-    decoded = ssl._ssl._test_decode_cert(str(path))  # type: ignore[attr-defined]
-    return (ssl.cert_time_to_seconds(decoded["notAfter"]) - time.time()) / 86_400
 
 
 def check_java(settings: Settings) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from penstock.broker.contract import (
 )
 from penstock.broker.contract import Exchange as AnyExchange
 from penstock.broker.fragments import FragmentAssembler
+from penstock.broker.policies import EffectivePolicy
 from penstock.broker.vhost import VirtualHost
 from penstock.broker.write_batch import DeferrableInput, WriteBatch
 from penstock.core.basic_properties import decode_header, encode_header
@@ -103,12 +104,12 @@ class ExchangeDriver:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments
-        self.alternate: str | None = arguments.get("alternate-exchange")
-        if self.alternate is not None and not isinstance(self.alternate, str):
+        if not isinstance(arguments.get("alternate-exchange", ""), str):
             raise PreconditionFailed(
                 f"invalid arg 'alternate-exchange' for exchange '{name}' in vhost "
                 f"'{vhost.name}': expected a string"
             )
+        self.apply_policy(vhost.policies.of_exchange(name))
         self.bindings: dict[Binding, None] = {}
         self._topics = router if isinstance(router, TopicPermissionRouter) else None
         self._storage = storage
@@ -309,6 +310,10 @@ class ExchangeDriver:
         if self._storage is not None:
             self._storage.close()
 
+    def apply_policy(self, policy: EffectivePolicy) -> None:
+        self.policy = policy
+        self.alternate: str | None = policy.merged(self.arguments).get("alternate-exchange")
+
     def delete(self) -> None:
         why = NotFound(f"no exchange '{self.name}' in vhost '{self.vhost.name}'")
         for channel in list(self._channels):
@@ -325,6 +330,7 @@ class ExchangeDriver:
             "auto_delete": self.auto_delete,
             "internal": self.internal,
             "arguments": self.arguments,
+            **({"policy": self.policy.policy} if self.policy.policy else {}),
         }
 
 

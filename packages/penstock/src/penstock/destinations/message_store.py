@@ -208,6 +208,11 @@ class MessageStore:
         self.ready = self.ready_bytes = 0
         self._discharge_all()
 
+    def set_ttl(self, ttl: int | None) -> None:
+        """Of messages that are added or read from disk from now on."""
+        self._ttl = ttl
+        self.has_ttl = ttl is not None
+
     def expiry(self, message: Message, waited: int = 0) -> float:
         """The loop time at which a message expires that was queued `waited` milliseconds ago; 0 for
         never."""

@@ -27,6 +27,7 @@ from penstock.broker.contract import (
 from penstock.broker.declarations import QueueLimits
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.kernel import Kernel
+from penstock.broker.policies import EffectivePolicy, describe_policy
 from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed
 from penstock.destinations.dead_letters import DeadLetterPublisher
@@ -65,7 +66,8 @@ class ClassicQueue:
         self.owner = owner
         self.arguments = arguments
         self.kernel = vhost.kernel
-        self.limits = QueueLimits.of(arguments)
+        self.policy = vhost.policies.of_queue(name, arguments)
+        self.limits = QueueLimits.of(self.policy.merged(arguments))
         self.consumers = QueueConsumers(self.limits.single_active)
         self.unacknowledged = 0  #: deliveries
         self.deleted = False
@@ -311,6 +313,28 @@ class ClassicQueue:
     def _expire(self) -> None:
         self.vhost.delete_queue(self.name)
 
+    def apply_policy(self, policy: EffectivePolicy) -> None:
+        """Deliveries that are unacknowledged keep their timeout, queued messages their TTL."""
+        if policy == self.policy:
+            return
+        self.policy = policy
+        self.limits = limits = QueueLimits.of(policy.merged(self.arguments))
+        self._dead_letters = DeadLetterPublisher(self.vhost, self.name, limits)
+        if limits.consumer_timeout is None:
+            if self._consumer_timeout is not None:
+                self._consumer_timeout.close()
+            self._consumer_timeout = None
+        elif self._consumer_timeout is None:
+            self._consumer_timeout = ConsumerTimeout(self.kernel, limits.consumer_timeout)
+        else:
+            self._consumer_timeout.milliseconds = limits.consumer_timeout
+        self._expiry.close()
+        self._expiry = QueueExpiry(self.kernel, limits.expires, self._expire)
+        self.used()
+        self._messages.set_ttl(limits.ttl)
+        if limits.bounded and not limits.reject:
+            self._drop_heads()
+
     def bound(self, binding: Binding) -> None:
         """Nothing to do: exchanges hold the bindings."""
 
@@ -454,17 +478,17 @@ class QueueConsumers:
 class ConsumerTimeout:
     """Closes channels that leave a delivery unacknowledged too long (`x-consumer-timeout`)."""
 
-    __slots__ = ("_due", "_kernel", "_milliseconds", "_timer")
+    __slots__ = ("_due", "_kernel", "_timer", "milliseconds")
 
     def __init__(self, kernel: Kernel, milliseconds: int) -> None:
         self._kernel = kernel
-        self._milliseconds = milliseconds
+        self.milliseconds = milliseconds
         self._due: dict[Delivery, tuple[float, Channel]] = {}  # the earliest first
         self._timer: asyncio.TimerHandle | None = None
 
     def on_delivered(self, channel: Channel, delivery: Delivery) -> None:
         self._due[delivery] = (
-            self._kernel.loop.time() + self._milliseconds / 1000,
+            self._kernel.loop.time() + self.milliseconds / 1000,
             channel,
         )
         self._arm()
@@ -488,7 +512,7 @@ class ConsumerTimeout:
                 del self._due[delivery]
                 why = PreconditionFailed(
                     "delivery acknowledgement on channel timed out. "
-                    f"Timeout value used: {self._milliseconds} ms"
+                    f"Timeout value used: {self.milliseconds} ms"
                 )
                 channel.terminal.channel_failure(channel, 0, why)
         self._arm()
@@ -536,6 +560,7 @@ def describe_queue(queue: ClassicQueue) -> dict[str, Any]:
         "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None,
         "arguments": queue.arguments,
+        **describe_policy(queue.policy),
         "state": "running",
         "messages_ready": queue.ready,
         "messages_unacknowledged": queue.unacknowledged,

@@ -17,6 +17,7 @@ from penstock.broker.declarations import MAX_AGE_PATTERN, age_seconds
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
+from penstock.broker.policies import EffectivePolicy, describe_policy
 from penstock.broker.spool import BodyFiles
 from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.basic_properties import decode_header, encode_header
@@ -67,17 +68,11 @@ class Stream:
         self.owner = owner
         self.arguments = arguments
         self.kernel = kernel = vhost.kernel
-        age = arguments.get("x-max-age")
-        self._max_age = None if age is None else age_seconds(age) * 1000
-        self._max_bytes: int | None = arguments.get("x-max-length-bytes")
-        self._segment_bytes: int = arguments.get(
-            "x-stream-max-segment-size-bytes", kernel.settings.segment_bytes
-        )
+        self._set_policy(vhost.policies.of_queue(name, arguments))
         self._directory = (
             kernel.directory / "streams" / directory_name(vhost.name) / directory_name(name)
         )
         self._bodies = BodyFiles(self._directory, kernel.committer)
-        self._retain_at = self._max_bytes or 0  #: run retention when the log is this large
         self.log = Log(
             self._directory,
             kernel.committer,
@@ -89,6 +84,22 @@ class Stream:
         self._retention = kernel.write_batch.call_at(
             kernel.loop.time() + RETENTION_SECONDS, self._tick
         )
+
+    def _set_policy(self, policy: EffectivePolicy) -> None:
+        self.policy = policy
+        arguments = policy.merged(self.arguments)
+        age = arguments.get("x-max-age")
+        self._max_age = None if age is None else age_seconds(age) * 1000
+        self._max_bytes: int | None = arguments.get("x-max-length-bytes")
+        self._segment_bytes: int = arguments.get(
+            "x-stream-max-segment-size-bytes", self.kernel.settings.segment_bytes
+        )
+        self._retain_at = self._max_bytes or 0  #: run retention when the log is this large
+
+    def apply_policy(self, policy: EffectivePolicy) -> None:
+        """The size of segments changes with the next start."""
+        if policy != self.policy:
+            self._set_policy(policy)
 
     # The contract.
 
@@ -332,6 +343,7 @@ class Stream:
             "auto_delete": False,
             "exclusive": False,
             "arguments": self.arguments,
+            **describe_policy(self.policy),
             "state": "running",
             "messages": self.message_count,
             "messages_ready": self.message_count,

@@ -71,8 +71,40 @@ def check_admission(host: Host, user: User, vhost: str) -> None:
     limit = host.kernel.settings.max_connections
     if limit and len(host.clients) > limit:
         raise NotAllowed(f"the broker's limit of {limit} connections is reached")
+    check_connection_limits(host, user, vhost)
     if host.draining:
         raise NotAllowed("the broker is shutting down")
+
+
+def check_connection_limits(host: Host, user: User, vhost: str) -> None:
+    """Limits of the virtual host and of the user, with RabbitMQ's error texts."""
+    limit = host.vhosts[vhost].policies.limits.get("max-connections")
+    if limit is not None and _connections(host, "vhost", vhost) >= limit:
+        raise NotAllowed(
+            f"access to vhost '{vhost}' refused for user '{user.name}': "
+            f"connection limit ({limit}) is reached"
+        )
+    limit = host.users.limit(user, "max-connections")
+    if limit is not None and _connections(host, "user", user.name) >= limit:
+        raise NotAllowed(
+            f"connection refused for user '{user.name}': user connection limit ({limit}) is reached"
+        )
+
+
+def _connections(host: Host, field: str, value: str) -> int:
+    return sum(client.describe()[field] == value for client in host.clients)
+
+
+def check_channel_limit(host: Host, user: User) -> None:
+    limit = host.users.limit(user, "max-channels")
+    if limit is None:
+        return
+    described = (client.describe() for client in host.clients)
+    if sum(each["channels"] for each in described if each["user"] == user.name) >= limit:
+        raise NotAllowed(
+            f"number of channels opened for user '{user.name}' has reached the maximum allowed "
+            f"user limit of ({limit})"
+        )
 
 
 # Descriptions have RabbitMQ's field names. A connection may be described after it was lost.

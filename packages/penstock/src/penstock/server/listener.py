@@ -15,6 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from penstock.broker.host import ConnectionLimiter, Host, UnauthenticatedConnection
@@ -312,6 +313,13 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.verify_peer:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def certificate_expiry(path: Path) -> float:
+    """When a certificate expires, in seconds since the epoch."""
+    # The standard library has no public reader of certificate files.
+    decoded = ssl._ssl._test_decode_cert(str(path))  # type: ignore[attr-defined]
+    return ssl.cert_time_to_seconds(decoded["notAfter"])
 
 
 async def open_listener(

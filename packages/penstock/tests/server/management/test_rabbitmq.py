@@ -273,6 +273,71 @@ STEPS: list[tuple[str, str, Any]] = [
     ("GET", "/health/checks/port-listener/x", None),
     ("GET", "/health/checks/protocol-listener/amqp091", None),
     ("DELETE", "/connections/none", None),
+    ("GET", "/connections/username/none", None),
+    ("DELETE", "/connections/username/none", None),
+    ("GET", "/policies/steps", None),
+    ("PUT", "/policies/steps/p", {"pattern": "^q", "definition": {"max-length": 5}}),
+    ("PUT", "/policies/steps/p",
+     {"pattern": "^q", "definition": {"max-length": 5, "message-ttl": 1000, "expires": 90000,
+      "max-length-bytes": 1000, "overflow": "reject-publish", "dead-letter-exchange": "e",
+      "dead-letter-routing-key": "k"}, "priority": 2, "apply-to": "queues"}),
+    ("GET", "/policies/steps/p", None),
+    ("GET", "/policies/steps", None),
+    ("GET", "/policies/steps/none", None),
+    ("PUT", "/policies/steps/p", {"pattern": "^q"}),
+    ("PUT", "/policies/steps/p", {"pattern": "(", "definition": {"max-length": 5}}),
+    ("PUT", "/policies/steps/p", {"pattern": "^q", "definition": {}}),
+    ("PUT", "/policies/steps/p", {"pattern": "^q", "definition": {"max-length": "x"}}),
+    ("PUT", "/policies/steps/p", {"pattern": "^q", "definition": {"max-length": -1}}),
+    ("PUT", "/policies/steps/p", {"pattern": "^q", "definition": {"nothing": 1}}),
+    ("PUT", "/policies/steps/p", {"pattern": "^q", "definition": {"overflow": "x"}}),
+    ("PUT", "/policies/steps/p",
+     {"pattern": "^q", "definition": {"max-length": 5}, "priority": "high"}),
+    ("PUT", "/policies/steps/p",
+     {"pattern": "^q", "definition": {"max-length": 5}, "apply-to": "nothing"}),
+    ("PUT", "/policies/none/p", {"pattern": "^q", "definition": {"max-length": 5}}),
+    ("PUT", "/policies/steps/a",
+     {"pattern": "^e", "definition": {"alternate-exchange": "amq.fanout"},
+      "apply-to": "exchanges"}),
+    ("GET", "/exchanges/steps/e", None),
+    ("PUT", "/operator-policies/steps/o", {"pattern": "^q", "definition": {"max-length": 3}}),
+    ("PUT", "/operator-policies/steps/o",
+     {"pattern": "^q", "definition": {"dead-letter-exchange": "x"}}),
+    ("GET", "/operator-policies/steps/o", None),
+    ("GET", "/operator-policies/steps", None),
+    ("DELETE", "/operator-policies/steps/o", None),
+    ("DELETE", "/operator-policies/steps/o", None),
+    ("DELETE", "/policies/steps/p", None),
+    ("DELETE", "/policies/steps/p", None),
+    ("DELETE", "/policies/steps/a", None),
+    ("GET", "/vhost-limits", None),
+    ("PUT", "/vhost-limits/steps/max-connections", {"value": 10}),
+    ("PUT", "/vhost-limits/steps/max-queues", {"value": 20}),
+    ("PUT", "/vhost-limits/steps/nothing", {"value": 20}),
+    ("PUT", "/vhost-limits/steps/max-queues", {"value": "x"}),
+    ("PUT", "/vhost-limits/steps/max-queues", {}),
+    ("GET", "/vhost-limits/steps", None),
+    ("DELETE", "/vhost-limits/steps/max-queues", None),
+    ("DELETE", "/vhost-limits/steps/max-connections", None),
+    ("GET", "/vhost-limits/steps", None),
+    ("PUT", "/user-limits/guest/max-channels", {"value": 1000}),
+    ("PUT", "/user-limits/guest/nothing", {"value": 1000}),
+    ("GET", "/user-limits/guest", None),
+    ("GET", "/user-limits", None),
+    ("DELETE", "/user-limits/guest/max-channels", None),
+    ("GET", "/parameters/nothing", None),
+    ("PUT", "/parameters/nothing/steps/x", {"value": {}}),
+    ("PUT", "/global-parameters/steps", {"value": {"a": [1]}}),
+    ("GET", "/global-parameters/steps", None),
+    ("DELETE", "/global-parameters/steps", None),
+    ("DELETE", "/global-parameters/steps", None),
+    ("PUT", "/feature-flags/quorum_queue/enable", {}),
+    ("PUT", "/feature-flags/nothing/enable", {}),
+    ("GET", "/health/checks/node-is-mirror-sync-critical", None),
+    ("GET", "/health/checks/node-is-quorum-critical", None),
+    ("GET", "/health/checks/certificate-expiration/1/months", None),
+    ("GET", "/health/checks/certificate-expiration/1/eons", None),
+    ("DELETE", "/reset", None),
     ("GET", "/none", None),
     ("DELETE", "/queues/steps/q", None),
     ("DELETE", "/queues/steps/q", None),
@@ -351,6 +416,9 @@ def _lay_out(client: httpx.Client, name: str) -> None:
         ("PUT", f"/exchanges/{name}/news", {"type": "headers", "durable": True}),
         ("POST", f"/bindings/{name}/e/news/q/orders", {"arguments": {"x-match": "any", "k": 1}}),
         ("POST", f"/bindings/{name}/e/news/e/amq.topic", {"routing_key": "é #"}),
+        ("PUT", f"/policies/{name}/short", {"pattern": "^o", "definition": {"expires": 90000}}),
+        ("PUT", f"/operator-policies/{name}/o", {"pattern": "x", "definition": {"expires": 9000}}),
+        ("PUT", f"/vhost-limits/{name}/max-queues", {"value": 100}),
     ):
         assert client.request(method, path, json=body).is_success
 
@@ -358,12 +426,15 @@ def _lay_out(client: httpx.Client, name: str) -> None:
 def _check_layout(origin: httpx.Client, copy: httpx.Client, name: str) -> None:
     def definitions(client: httpx.Client) -> Any:
         document = client.get(f"/definitions/{name}").json()
-        return {key: sorted(document[key], key=str) for key in ("queues", "exchanges", "bindings")}
+        sections = ("queues", "exchanges", "bindings", "policies")
+        return {key: sorted(document[key], key=str) for key in sections}
 
     def ordered(value: Any) -> Any:
         return {key: [sorted(row.items(), key=str) for row in rows] for key, rows in value.items()}
 
     assert ordered(definitions(copy)) == ordered(definitions(origin))
+    for path in (f"/operator-policies/{name}", f"/vhost-limits/{name}"):
+        assert copy.get(path).json() == origin.get(path).json()
     granted = f"/permissions/{name}/{name}"
     assert copy.get(granted).json() == origin.get(granted).json()
 
@@ -398,6 +469,17 @@ def test_rabbitmqs_own_command_line_works(
     admin("export", str(tmp_path / "definitions.json"))
     admin("delete", "binding", "source=admin", "destination_type=queue", "destination=admin",
           f"properties_key={quote('a.#', safe='')}")  # fmt: skip
+    admin("declare", "policy", "name=p", "pattern=^adm", 'definition={"max-length":3}',
+          "apply-to=queues", "priority=1")  # fmt: skip
+    admin("declare", "operator_policy", "name=o", "pattern=^adm", 'definition={"expires":90000}')
+    admin("declare", "vhost_limit", "vhost=/", "name=max-queues", "value=1000")
+    assert "max-length" in admin("list", "policies")
+    assert "expires" in admin("list", "operator_policies")
+    assert "1000" in admin("list", "vhost_limits")
+    admin("list", "parameters")
+    admin("delete", "policy", "name=p")
+    admin("delete", "operator_policy", "name=o")
+    admin("delete", "vhost_limit", "vhost=/", "name=max-queues")
     admin("delete", "queue", "name=admin")
     admin("import", str(tmp_path / "definitions.json"))
     assert "admin" in admin("list", "queues", "name")

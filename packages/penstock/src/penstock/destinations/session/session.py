@@ -34,6 +34,7 @@ from penstock.broker.contract import (
     TopicSubscription,
 )
 from penstock.broker.fragments import FragmentSender
+from penstock.broker.policies import NO_POLICY, EffectivePolicy
 from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.errors import NotFound, ResourceLocked
 from penstock.destinations.message_store import MessageStore
@@ -58,6 +59,7 @@ DELIVERIES_PER_SLICE: Final = 64
 
 class MqttSessionQueue:
     kind = "queue"
+    policy = NO_POLICY
     auto_delete = False
     owner: object | None = None
 
@@ -458,6 +460,9 @@ class MqttSessionQueue:
     def _changed(self) -> None:
         self._content_subscriptions = self._subscriptions.contents
         self.no_local = self._subscriptions.no_local
+
+    def apply_policy(self, policy: EffectivePolicy) -> None:
+        """The broker's settings of MQTT apply, not policies."""
 
     def used(self) -> None:
         """Nothing to do: the terminal expires sessions."""

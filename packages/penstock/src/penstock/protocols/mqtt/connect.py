@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from penstock.broker.user import User
 from penstock.core.addresses import is_loopback
 from penstock.core.basic_properties import SHORTSTR_MAX
-from penstock.core.errors import AuthenticationFailed
+from penstock.core.errors import AuthenticationFailed, NotAllowed
+from penstock.protocols.connection import check_connection_limits
 from penstock.protocols.mqtt.sessions import MqttAccess, WillMessage
 from penstock.wire.mqtt.fields import VARINT_MAX
 from penstock.wire.mqtt.packets import ConnectPacket, decode_connect, encode_connack
@@ -125,6 +126,10 @@ class ConnectHandler:
                 ReasonCode.QUOTA_EXCEEDED,
                 f"the broker's limit of {settings.max_connections} connections is reached",
             )
+        try:
+            check_connection_limits(host, user, vhost.name)
+        except NotAllowed as error:
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, str(error)) from None
         if terminal.closing:
             return
         connack: MqttProperties = {}

@@ -22,6 +22,7 @@ from penstock.core.errors import (
     ResourceExhausted,
     ResourceLocked,
 )
+from penstock.protocols.connection import check_connection_limits
 from penstock.protocols.padres.access import PadresAccess
 from penstock.protocols.padres.mailbox import MAILBOX_QUEUE_PREFIX, PadresMailbox
 from penstock.wire.padres.frames import OpenFrame, PeerRole
@@ -94,6 +95,7 @@ class PadresHandshake:
             raise NotFound(f"no vhost '{name}'")
         if opened.role is PeerRole.CLIENT and not host.users.can_access_vhost(user, name):
             raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
+        check_connection_limits(host, user, name)
         return vhost
 
     def _open(self, opened: OpenFrame, vhost: VirtualHost, user: User) -> None:

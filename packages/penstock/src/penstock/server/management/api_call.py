@@ -44,20 +44,23 @@ class AccessLevel(IntEnum):
     ANYONE = 0  #: no authentication
     USER = 1  #: any user
     MANAGEMENT = 2  #: the user's own connections and virtual hosts
-    MONITORING = 3  #: all connections, all virtual hosts, the node
-    ADMINISTRATOR = 4  #: users, virtual hosts, permissions, definitions
+    POLICYMAKER = 3  #: policies of these virtual hosts; the tag `monitoring` does not include it
+    MONITORING = 4  #: all connections, all virtual hosts, the node
+    ADMINISTRATOR = 5  #: users, virtual hosts, permissions, definitions
 
 
 _LEVELS: Final = {
     "management": AccessLevel.MANAGEMENT,
-    "policymaker": AccessLevel.MANAGEMENT,
+    "policymaker": AccessLevel.POLICYMAKER,
     "monitoring": AccessLevel.MONITORING,
     "administrator": AccessLevel.ADMINISTRATOR,
 }
 
 
-def access_level(user: User) -> AccessLevel:
-    return max((_LEVELS.get(tag, AccessLevel.USER) for tag in user.tags), default=AccessLevel.USER)
+def has_access(user: User, level: AccessLevel) -> bool:
+    if level is AccessLevel.POLICYMAKER:
+        return not {"policymaker", "administrator"}.isdisjoint(user.tags)
+    return any(_LEVELS.get(tag, AccessLevel.USER) >= level for tag in (*user.tags, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class ApiCall:
         return AccessControl(self.broker.users, self.user, self.vhost.name)
 
     def allows(self, level: AccessLevel) -> bool:
-        return access_level(self.user) >= level
+        return has_access(self.user, level)
 
     def flag(self, name: str) -> bool:
         return self.request.query.get(name) == "true"

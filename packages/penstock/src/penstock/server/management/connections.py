@@ -87,6 +87,23 @@ async def delete_connection(call: ApiCall) -> HttpResponse:
     return NO_CONTENT
 
 
+def _of_user(call: ApiCall) -> list[ClientConnection]:
+    name = call.names["user"]
+    return [client for client in clients(call) if client.describe()["user"] == name]
+
+
+async def list_connections_of_user(call: ApiCall) -> HttpResponse:
+    return await list_response(call, (describe_connection(call, one) for one in _of_user(call)))
+
+
+async def delete_connections_of_user(call: ApiCall) -> HttpResponse:
+    reason = call.request.headers.get("x-reason", "Closed via management plugin")
+    for client in _of_user(call):
+        client.end(reason)
+    call.done()
+    return NO_CONTENT
+
+
 async def list_channels_of(call: ApiCall) -> HttpResponse:
     return await list_response(call, channels_of(call, client_named(call)))
 
@@ -128,6 +145,8 @@ routes: Final = (
     ApiRoute("GET", "/api/connections/{name}", get_connection),
     ApiRoute("DELETE", "/api/connections/{name}", delete_connection),
     ApiRoute("GET", "/api/connections/{name}/channels", list_channels_of),
+    ApiRoute("GET", "/api/connections/username/{user}", list_connections_of_user),
+    ApiRoute("DELETE", "/api/connections/username/{user}", delete_connections_of_user),
     ApiRoute("GET", "/api/vhosts/{vhost}/connections", list_connections),
     ApiRoute("GET", "/api/channels", list_channels),
     ApiRoute("GET", "/api/channels/{name}", get_channel),

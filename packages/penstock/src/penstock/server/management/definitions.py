@@ -1,7 +1,8 @@
 """`/api/definitions`: export and import in the format of RabbitMQ's definition files.
 
 An import validates the whole document first and then declares everything in slices. What exists is
-not changed. Policies and parameters, which Penstock does not have, are skipped with a warning.
+not changed, except policies and parameters. Parameters of components that Penstock does not have,
+such as shovels, are skipped with a warning.
 
 RabbitMQ cannot verify argon2 hashes. A user who has one is exported without a password hash, with
 which nobody can log in at RabbitMQ, and with the hash in a field of its own.
@@ -35,6 +36,14 @@ from penstock.server.management.http import (
     json_response,
 )
 from penstock.server.management.overview import RABBITMQ_VERSION
+from penstock.server.management.policies import (
+    COMPONENTS,
+    check_parameter,
+    global_parameters,
+    parameters,
+    parse_policy,
+    set_parameter,
+)
 
 _log = get_logger("penstock.management")
 
@@ -42,8 +51,6 @@ _log = get_logger("penstock.management")
 MAX_DEFINITIONS_BYTES: Final = 64 << 20
 #: Smaller than for other objects, because a durable queue creates files.
 QUEUES_PER_SLICE: Final = 20
-_UNKNOWN: Final = ("parameters", "global_parameters", "policies", "operator_policies")
-
 #: The field of an argon2 hash, which RabbitMQ ignores.
 ARGON2_FIELD: Final = "argon2_hash"
 
@@ -64,6 +71,9 @@ async def import_all(call: ApiCall) -> HttpResponse:
         await asyncio.to_thread(call.broker.users.restore, users)
     for name in vhosts:
         call.broker.add_vhost(name)
+    for entry in _entries(document, "global_parameters"):
+        key = ("global-parameter", text_field(entry, "name"))
+        call.broker.topology.put(key, {"value": entry.get("value")})
     await _execute(call, plan)
     return NO_CONTENT
 
@@ -79,10 +89,12 @@ async def import_vhost(call: ApiCall) -> HttpResponse:
 
 async def _document(call: ApiCall) -> dict[str, Any]:
     document = await call.body(MAX_DEFINITIONS_BYTES)
-    skipped = [section for section in _UNKNOWN if document.get(section)]
-    if skipped:
-        _log.warning("definitions skipped", sections=skipped, user=call.user.name)
-    return document
+    parameters = _entries(document, "parameters")
+    known = [entry for entry in parameters if entry.get("component") in COMPONENTS]
+    if len(known) < len(parameters):
+        skipped = sorted({str(entry.get("component")) for entry in parameters} - COMPONENTS)
+        _log.warning("definitions skipped", components=skipped, user=call.user.name)
+    return {**document, "parameters": known}
 
 
 def _local(user: Definition) -> Definition:
@@ -114,6 +126,8 @@ def _plan(
     """The steps in order, each with the number of such steps in a slice."""
     plan: list[tuple[ImportStep, int]] = []
     for section, make, count in (
+        ("policies", _set_policy, 200),
+        ("parameters", _set_parameter, 200),
         ("exchanges", _declare_exchange, 200),
         ("queues", _declare_queue, QUEUES_PER_SLICE),
         ("bindings", _bind, 200),
@@ -124,6 +138,18 @@ def _plan(
             except PenstockError as error:
                 raise bad_request(f"{section}[{number}]: {error}") from None
     return plan
+
+
+def _set_policy(vhost: str, entry: Definition) -> ImportStep:
+    policy = parse_policy(text_field(entry, "name"), entry)
+    return lambda vhosts: vhosts[vhost].set_policy(policy)
+
+
+def _set_parameter(vhost: str, entry: Definition) -> ImportStep:
+    component, name = text_field(entry, "component"), text_field(entry, "name")
+    value = table_field(entry, "value")
+    check_parameter(component, name, value)
+    return lambda vhosts: set_parameter(vhosts[vhost], component, name, value)
 
 
 def _declare_exchange(vhost: str, entry: Definition) -> ImportStep:
@@ -218,9 +244,14 @@ def _binding(binding: Binding) -> Definition:
 
 
 def _topology(vhost: VirtualHost) -> dict[str, list[Definition]]:
-    """Durable queues, exchanges and their bindings."""
+    """Policies, durable queues, exchanges and their bindings."""
     queues = {queue.name for queue in vhost.queues.values() if queue.durable and not queue.owner}
     return {
+        "parameters": list(parameters(vhost)),
+        "policies": [
+            {"vhost": vhost.name, "name": each.name, **each.to_json()}
+            for each in vhost.policies.all()
+        ],
         "queues": [_queue(vhost.queues[name]) for name in queues],
         "exchanges": [
             _exchange(exchange)
@@ -254,7 +285,7 @@ async def export_all(call: ApiCall) -> HttpResponse:
         "permissions": users["permissions"],
         "topic_permissions": users["topic_permissions"],
         "parameters": [],
-        "global_parameters": [],
+        "global_parameters": global_parameters(call),
         "policies": [],
         "queues": [],
         "exchanges": [],
@@ -267,8 +298,7 @@ async def export_all(call: ApiCall) -> HttpResponse:
 
 
 async def export_vhost(call: ApiCall) -> HttpResponse:
-    head = {"rabbit_version": RABBITMQ_VERSION, "parameters": [], "policies": []}
-    return _file(call, {**head, **_topology(call.vhost)})
+    return _file(call, {"rabbit_version": RABBITMQ_VERSION, **_topology(call.vhost)})
 
 
 def _file(call: ApiCall, document: dict[str, Any]) -> HttpResponse:

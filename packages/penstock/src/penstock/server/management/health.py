@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from penstock.broker.contract import Message
@@ -9,6 +10,7 @@ from penstock.core.addresses import parse_address
 from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.errors import NotFound
 from penstock.core.units import parse_count
+from penstock.server.listener import certificate_expiry
 from penstock.server.management.api_call import ApiCall, ApiRoute
 from penstock.server.management.http import HttpResponse, bad_request, json_response
 from penstock.server.management.messages import HttpFetcher, HttpPublisher
@@ -53,6 +55,33 @@ async def ready(call: ApiCall) -> HttpResponse:
     if call.broker.alarms.active:
         return _failed(call.broker.alarms.reason)
     return _ok()
+
+
+async def critical(call: ApiCall) -> HttpResponse:
+    return _ok(reason="single node cluster")
+
+
+#: Seconds of the units of `certificate-expiration`.
+_UNITS: Final = {
+    "days": 86_400,
+    "weeks": 604_800,
+    "months": 2_592_000,
+    "years": 31_536_000,
+}
+
+
+async def certificate_expiration(call: ApiCall) -> HttpResponse:
+    within, unit = parse_count(call.names["within"]), _UNITS.get(call.names["unit"])
+    if within is None or unit is None:
+        raise bad_request(f"within should be a whole number, unit one of {', '.join(_UNITS)}")
+    certificate = call.broker.settings.tls.certificate
+    if certificate is None:
+        return _ok()
+    expires = certificate_expiry(certificate)
+    if expires > time.time() + within * unit:
+        return _ok()
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(expires))
+    return _failed("Certificates expiring", expired=[{"cert_expiry_date": moment}])
 
 
 async def port_listener(call: ApiCall) -> HttpResponse:
@@ -100,6 +129,11 @@ routes: Final = (
     ApiRoute("GET", f"{_CHECKS}/alarms", alarms),
     ApiRoute("GET", f"{_CHECKS}/local-alarms", alarms),
     ApiRoute("GET", f"{_CHECKS}/virtual-hosts", virtual_hosts),
+    ApiRoute("GET", f"{_CHECKS}/node-is-mirror-sync-critical", critical),
+    ApiRoute("GET", f"{_CHECKS}/node-is-quorum-critical", critical),
+    ApiRoute(
+        "GET", f"{_CHECKS}/certificate-expiration/{{within}}/{{unit}}", certificate_expiration
+    ),
     ApiRoute("GET", f"{_CHECKS}/ready", ready),
     ApiRoute("GET", f"{_CHECKS}/ready-to-serve-clients", ready),
     ApiRoute("GET", f"{_CHECKS}/port-listener/{{port}}", port_listener),

@@ -109,6 +109,12 @@ class RateSampler:
         if self._timer is not None:
             self._timer.cancel()
 
+    def reset(self) -> None:
+        """Forget the samples; rates begin anew."""
+        self.stop()
+        self._samples.clear()
+        self._sample()
+
     def _sample(self) -> None:
         self._samples.append((time.time(), _READ(self._metrics)))
         self._timer = self._loop.call_later(SAMPLE_SECONDS, self._sample)

@@ -19,7 +19,7 @@ from penstock.core.units import parse_count
 from penstock.server.destination_types import EXCHANGE_TYPES
 from penstock.server.management import metrics as rates
 from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute
-from penstock.server.management.http import HttpResponse, json_response
+from penstock.server.management.http import NO_CONTENT, HttpResponse, json_response
 from penstock.server.management.list_query import item_response, list_response
 
 if TYPE_CHECKING:
@@ -176,9 +176,16 @@ async def cluster_name(call: ApiCall) -> HttpResponse:
     return json_response({"name": call.broker.settings.server_name})
 
 
+async def reset(call: ApiCall) -> HttpResponse:
+    """Forget the history of rates."""
+    if "name" in call.names and call.name != node_name(call.broker):
+        raise NotFound(f"no node '{call.name}'")
+    call.rates.reset()
+    return NO_CONTENT
+
+
 async def empty_list(call: ApiCall) -> HttpResponse:
     """For features of RabbitMQ that Penstock does not have."""
-    call.vhosts()  # the one in the path may be refused
     return json_response([])
 
 
@@ -207,11 +214,7 @@ routes: Final = (
     ApiRoute("GET", "/api/whoami", whoami),
     ApiRoute("GET", "/api/cluster-name", cluster_name),
     ApiRoute("GET", "/api/extensions", empty_list),
-    ApiRoute("GET", "/api/policies", empty_list),
-    ApiRoute("GET", "/api/policies/{vhost}", empty_list),
-    ApiRoute("GET", "/api/operator-policies", empty_list),
-    ApiRoute("GET", "/api/parameters", empty_list),
-    ApiRoute("GET", "/api/global-parameters", empty_list),
-    ApiRoute("GET", "/api/vhost-limits", empty_list),
+    ApiRoute("DELETE", "/api/reset", reset, AccessLevel.ADMINISTRATOR),
+    ApiRoute("DELETE", "/api/reset/{name}", reset, AccessLevel.ADMINISTRATOR),
     ApiRoute("GET", "/", management_page, AccessLevel.ANYONE),
 )

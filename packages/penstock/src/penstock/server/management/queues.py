@@ -24,6 +24,7 @@ from penstock.server.management.api_call import (
     ApiRoute,
     flag_field,
     table_field,
+    text_field,
 )
 from penstock.server.management.connections import consumers_of
 from penstock.server.management.exchanges import bindings_to_destination
@@ -119,6 +120,13 @@ async def delete_queue(call: ApiCall) -> HttpResponse:
 def _existing(vhost: VirtualHost, name: str) -> None:
     if name not in vhost.queues:
         raise NotFound(f"no queue '{name}' in vhost '{vhost.name}'")
+
+
+async def queue_action(call: ApiCall) -> HttpResponse:
+    """RabbitMQ's actions are about mirrors of classic queues."""
+    _existing(call.vhost, call.name)
+    action = text_field(await call.body(), "action")
+    raise bad_request(f"unsupported action {action!r}: classic queues have no mirrors here")
 
 
 async def purge_queue(call: ApiCall) -> HttpResponse:
@@ -309,6 +317,7 @@ routes: Final = (
     ApiRoute("PUT", _PATH, put_queue),
     ApiRoute("DELETE", _PATH, delete_queue),
     ApiRoute("DELETE", f"{_PATH}/contents", purge_queue),
+    ApiRoute("POST", f"{_PATH}/actions", queue_action),
     ApiRoute("GET", f"{_PATH}/bindings", list_queue_bindings),
     ApiRoute("GET", "/api/streams", list_streams, AccessLevel.USER),
     ApiRoute("GET", "/api/streams/{name}", get_stream, AccessLevel.USER),

@@ -24,6 +24,7 @@ from penstock.server.management import (
     messages,
     metrics,
     overview,
+    policies,
     queues,
     users,
     vhosts,
@@ -33,7 +34,7 @@ from penstock.server.management.api_call import (
     ApiCall,
     ApiRoute,
     RouteTable,
-    access_level,
+    has_access,
 )
 from penstock.server.management.http import (
     ApiError,
@@ -60,6 +61,7 @@ NO_USER: Final = User("")
 
 _REFUSED: Final = {
     AccessLevel.MANAGEMENT: "Not management user",
+    AccessLevel.POLICYMAKER: "Not policymaker user",
     AccessLevel.MONITORING: "Not monitor user",
     AccessLevel.ADMINISTRATOR: "Not administrator user",
 }
@@ -74,6 +76,7 @@ ROUTES: Final = tuple(
         queues,
         messages,
         users,
+        policies,
         definitions,
         content,
         health,
@@ -176,7 +179,7 @@ class ManagementServer:
             self._broker.kernel.metrics.refused += 1
             _log.info("login refused", user=name, peer=request.peer, reason=str(error))
             raise AuthenticationFailed("Login failed") from None
-        if access_level(user) < route.level:
+        if not has_access(user, route.level):
             raise AccessRefused(_REFUSED[route.level])
         if request.transport is not None:
             self._broker.connection_limiter.mark_authenticated(request.transport)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.errors import ChannelError, NotAllowed, PreconditionFailed, Unsupported
 from penstock.protocols.amqp091.channel import AmqpChannel
+from penstock.protocols.connection import check_channel_limit
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.methods import MethodArguments, encode_method_frame
 
@@ -21,6 +22,7 @@ def channel_open(terminal: Amqp091Terminal, number: int, args: MethodArguments) 
         raise NotAllowed(
             f"number of channels opened has reached the negotiated channel_max {limit}"
         )
+    check_channel_limit(terminal.host, terminal.access.user)
     terminal.channels[number] = AmqpChannel(terminal, number)
     terminal.send(encode_method_frame(number, methods.CHANNEL_OPEN_OK))
 
