@@ -92,6 +92,9 @@ class BuildModels:
     id: Id
     dataset: Dataset = field(default_factory=dict)
     agings: Agings = field(default_factory=dict)
+    #: Only take time, in seconds, to test the way through the queues.
+    duration: NotNegative | None = None
+    interval: Positive | None = None
     type: Literal["build_models"] = "build_models"
 
 
@@ -101,7 +104,17 @@ class PredictModels:
     id: Id
     dataset: Dataset = field(default_factory=dict)
     models: Binary = b""  #: the zip of a `build_models` response
+    #: Only take time, in seconds, to test the way through the queues.
+    duration: NotNegative | None = None
+    interval: Positive | None = None
     type: Literal["predict_models"] = "predict_models"
+
+
+def as_fake(request: JobRequest) -> Fake | None:
+    """The trial run that a build or a prediction with a duration is."""
+    if isinstance(request, BuildModels | PredictModels) and request.duration is not None:
+        return Fake(request.id, request.duration, request.interval or 1.0)
+    return None
 
 
 @with_config(_STRICT)

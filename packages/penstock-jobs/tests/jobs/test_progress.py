@@ -63,7 +63,7 @@ def test_the_afternoon_of_twelve_hours() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "lun may 5 10:10:32 CEST 2014",
+        "lun brumaire 5 10:10:32 CEST 2014",
         "soon",
         "Mon May 35 10:10:32 UTC 2014",
         "Mon May  5 10:10:32 XYZ 2014",
@@ -78,3 +78,19 @@ def test_a_date_that_cannot_be_read_leaves_the_estimate(text: str) -> None:
 def test_lines_add_up() -> None:
     progress = CommandProgress().after("percent: 10%").after("finish: 2026-05-05T10:10:32+00:00")
     assert progress == CommandProgress(0.1, datetime(2026, 5, 5, 10, 10, 32, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lun may 5 10:10:32 CEST 2014",
+        "dl. maig  5 10:10:32 CEST 2014",
+        "lun 05 may 2014 10:10:32 CEST",
+        "Mo 5. Mai 10:10:32 CEST 2014",
+        "dl., 5 de maig de 2014 10:10:32 CEST",
+    ],
+)
+def test_dates_of_other_languages_are_read(text: str) -> None:
+    zone = timezone(timedelta(hours=2))
+
+    assert read_date(text) == datetime(2014, 5, 5, 10, 10, 32, tzinfo=zone)

@@ -11,6 +11,7 @@ import typer
 from penstock.cli.client_options import DEFAULT_URL, log_warnings_plainly
 from penstock.cli.options import Data
 from penstock_jobs.commands.api import api
+from penstock_jobs.commands.ichnaea import add_ichnaea_commands
 from penstock_jobs.commands.options import (
     BrokerUrl,
     Compatible,
@@ -21,67 +22,11 @@ from penstock_jobs.commands.options import (
     history,
 )
 from penstock_jobs.commands.submit import app as submit
-from penstock_jobs.commands.submit import build, fake, predict
-from penstock_jobs.commands.worker import (
-    Fork,
-    RequestQueue,
-    ResponseExchange,
-    ResponseQueue,
-    Script,
-    Shell,
-    worker,
-)
+from penstock_jobs.commands.worker import worker
 
 if TYPE_CHECKING:
     from penstock_jobs.model import JobRecord
     from penstock_jobs.queue.requester import JobRequester
-
-
-Verbose = Annotated[bool, typer.Option("--verbose", help="Log more.")]
-
-
-def add_ichnaea_commands(app: typer.Typer) -> None:
-    """The commands of the Ichnaea application, hidden: `fake:process`, `build-models:request`."""
-    for kind in ("fake", "build-models", "predict-models"):
-        app.command(f"{kind}:process", hidden=True)(_process(kind))
-    app.command("process", hidden=True)(worker)
-    app.command("fake:request", hidden=True)(fake)
-    app.command("build-models:request", hidden=True)(build)
-    app.command("predict-models:request", hidden=True)(predict)
-    requests = typer.Typer(no_args_is_help=True)
-    for name, command in (("fake", fake), ("build", build), ("predict", predict)):
-        requests.command(name)(command)
-    app.add_typer(requests, name="request", hidden=True)
-
-
-def _process(kind: str) -> Callable[..., None]:
-    def process(
-        url: BrokerUrl = DEFAULT_URL,
-        ichnaea_script: Script = None,
-        shell: Shell = "",
-        fork: Fork = 1,
-        request_queue: RequestQueue = None,
-        response_queue: ResponseQueue = None,
-        response_exchange: ResponseExchange = None,
-        connection_type: ConnectionType = None,
-        verbose: Verbose = False,
-    ) -> None:
-        """Run jobs of this type as the Ichnaea worker does: by a script, without retries."""
-        worker(
-            url=url,
-            types=[kind],
-            fork=fork,
-            attempts=1,
-            ichnaea_script=ichnaea_script,
-            shell=shell,
-            request_queue=request_queue,
-            response_queue=response_queue,
-            response_exchange=response_exchange,
-            connection_type=connection_type,
-            verbose=verbose,
-        )
-
-    return process
 
 
 app = typer.Typer(no_args_is_help=True, help="Submit, run and inspect jobs.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from collections.abc import Iterator
@@ -46,7 +47,8 @@ DatabaseUrl = Annotated[
 Compatible = Annotated[
     bool,
     typer.Option(
-        "--compatible", help="Declare queues as the Ichnaea clients do: transient and unbounded."
+        "--compatible/--durable",
+        help="Declare queues as the Ichnaea clients do, transient and unbounded, or durable.",
     ),
 ]
 ConnectionType = Annotated[
@@ -94,25 +96,29 @@ def read_file(path: Path) -> bytes:
         raise NotFound(f"{path}: {error.strerror}") from error
 
 
-def read_dataset(path: Path, form: str = "Csv") -> Dataset:
+def read_dataset(path: Path, form: str = "Csv", *, foreign: bool = False) -> Dataset:
+    """With `foreign`, columns that the models do not know stay in the data set."""
     from penstock_jobs.formats.xml import read_request
     from penstock_jobs.model import BuildModels, PredictModels
     from penstock_jobs.science.matrix import read_csv
 
     if form.lower() == "csv":
-        return read_csv(read_file(path))
+        return read_csv(read_file(path), foreign=foreign)
+    if form.lower() != "xml":
+        raise typer.BadParameter(f"--dataset-format {form}: Csv or Xml")
     request = read_request(read_file(path))
     if not isinstance(request, BuildModels | PredictModels):
         raise ConfigurationError(f"{path}: the request has no data set")
     return request.dataset
 
 
-def read_agings(pattern: str, positions: str = "") -> Agings:
+def read_agings(pattern: str, positions: str = "", *, foreign: bool = False) -> Agings:
     """From a folder, or a pattern such as `aging/env%column%-%aging%.txt`. `positions` maps names
-    of seasons that are not English or Catalan."""
+    of seasons that are not English or Catalan. With `foreign`, trials of columns that the models
+    do not know are read, too."""
     from penstock_jobs.model import Aging
     from penstock_jobs.science.decay import read_trials
-    from penstock_jobs.science.indicators import indicator, season
+    from penstock_jobs.science.indicators import column_name, indicator, season
 
     path = Path(pattern)
     folder, name = (path, _TRIALS) if path.is_dir() else (path.parent, path.name)
@@ -122,7 +128,10 @@ def read_agings(pattern: str, positions: str = "") -> Agings:
     found: dict[str, tuple[Aging, ...]] = {}
     for file in sorted(folder.glob("*")):
         match = re.fullmatch(expression, file.name, re.IGNORECASE)
-        if match is None or (column := indicator(match["column"])) is None:
+        if match is None:
+            continue
+        column = indicator(match["column"]) or (column_name(match["column"]) if foreign else None)
+        if column is None:
             continue
         when = season(match["aging"])
         position = known.get(match["aging"].lower(), None if when is None else when.position)
@@ -132,6 +141,18 @@ def read_agings(pattern: str, positions: str = "") -> Agings:
     if not found:
         raise NotFound(f"{pattern}: no files env<NAME>-<SEASON>.txt of indicators")
     return found
+
+
+def parse_fake(text: str) -> tuple[float, float]:
+    """`DURATION:INTERVAL`, in seconds."""
+    duration, _, interval = text.partition(":")
+    try:
+        times = float(duration), float(interval or 1)
+    except ValueError:
+        raise typer.BadParameter(f"--fake {text}: must be DURATION:INTERVAL, as 10:1") from None
+    if not (0 <= times[0] < math.inf and 0 < times[1] < math.inf):
+        raise typer.BadParameter(f"--fake {text}: times must be positive")
+    return times
 
 
 def _positions(text: str) -> dict[str, float]:

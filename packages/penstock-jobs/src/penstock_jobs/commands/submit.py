@@ -43,7 +43,12 @@ Limit = Annotated[
     typer.Option("--limit", metavar="TIME", help="Time limit, such as 90s or 2h."),
 ]
 Detach = Annotated[bool, typer.Option("--detach", help="Print the id and do not wait.")]
-AsXml = Annotated[bool, typer.Option("--xml", help="Send XML, as the Ichnaea clients do.")]
+AsXml = Annotated[
+    bool, typer.Option("--xml/--json", help="Send XML, as the Ichnaea clients do, or JSON.")
+]
+AgingPositions = Annotated[
+    str, typer.Option(metavar="NAME:0.5,…", help="Positions of season names in the year.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Print the request and do not send it.")]
 DatasetFile = Annotated[
     Path, typer.Option("--dataset", help="Samples: a CSV with ; between cells.")
@@ -74,7 +79,7 @@ class SubmitOptions:
     def submit(self, request: JobRequest, output: Path | None) -> None:
         from penstock_jobs.formats import MessageFormat, write_request
 
-        form = MessageFormat.XML if self.xml or self.compatible else MessageFormat.JSON
+        form = MessageFormat.XML if self.xml else MessageFormat.JSON
         if self.debug:
             typer.echo(write_request(request, form).body.decode("utf-8", "replace"))
             return
@@ -101,11 +106,14 @@ class SubmitOptions:
             return await job.result(raises=False)
 
 
-def submit_command(make: Callable[..., SubmitValue]) -> Callable[..., None]:
+def submit_command(make: Callable[..., SubmitValue], **defaults: bool) -> Callable[..., None]:
     """A command that submits the request of `make`, with the options of `make` and those of all.
-    The first argument of `make` is the id of the job; `output` is the file for the result."""
+    The first argument of `make` is the id of the job; `output` is the file for the result;
+    `defaults` are other defaults of shared options."""
     own, shared = _options(make), _options(SubmitOptions)
     del own["identity"]
+    for name, default in defaults.items():
+        shared[name] = shared[name].replace(default=default)
 
     def command(**given: Any) -> None:
         options = SubmitOptions(**{name: given.pop(name) for name in shared})
@@ -126,9 +134,7 @@ def _options(source: Callable[..., object]) -> dict[str, Parameter]:
     }
 
 
-@app.command()
-@submit_command
-def fake(
+def fake_request(
     identity: str,
     duration: Annotated[float, typer.Option(min=0.0, help="In seconds.")] = 10.0,
     interval: Annotated[float, typer.Option(min=0.001, help="In seconds.")] = 1.0,
@@ -139,6 +145,9 @@ def fake(
     return Fake(identity, duration, interval)
 
 
+fake = app.command("fake")(submit_command(fake_request))
+
+
 @app.command()
 @submit_command
 def build(
@@ -147,10 +156,7 @@ def build(
     aging: Annotated[
         str, typer.Option(help="A folder of decay trials, or a pattern: env%column%-%aging%.txt.")
     ],
-    aging_positions: Annotated[
-        str,
-        typer.Option(metavar="NAME:0.5,…", help="Positions of season names in the year."),
-    ] = "",
+    aging_positions: AgingPositions = "",
     dataset_format: DatasetForm = "Csv",
     output: Output = None,
 ) -> SubmitValue:
@@ -170,7 +176,7 @@ def predict(
     dataset_format: DatasetForm = "Csv",
     output: Output = None,
 ) -> SubmitValue:
-    """Predict the origin of samples; the result is XML, or a few lines."""
+    """Predict the origin of samples; the result is text, or XML, JSON or CSV by its file name."""
     from penstock_jobs.model import PredictModels
 
     return PredictModels(identity, read_dataset(dataset, dataset_format), read_file(models))
@@ -272,8 +278,6 @@ def _pairs(texts: list[str] | None, option: str) -> list[tuple[str, str]]:
 
 
 def _show(response: JobResponse, output: Path | None) -> None:
-    from penstock_jobs.formats.xml import write_response
-
     if response.error is not None:
         typer.echo(f"{response.id}: {response.error}", err=True)
         raise typer.Exit(1)
@@ -286,7 +290,7 @@ def _show(response: JobResponse, output: Path | None) -> None:
             error = "" if each.test_error is None else f", error {each.test_error:.2%}"
             typer.echo(f"{each.name}: {each.predicted_samples}/{each.total_samples}{error}")
         if output is not None:
-            output.write_bytes(write_response(response))
+            output.write_bytes(_file_of(response, output.suffix))
             typer.echo(f"{response.id}: result written to {output}")
     elif response.type == "command" and isinstance(response.value, dict):
         if output is not None:
@@ -299,6 +303,18 @@ def _show(response: JobResponse, output: Path | None) -> None:
             output.write_text(f"{text}\n")
     else:
         typer.echo(f"{response.id}: done")
+
+
+def _file_of(response: JobResponse, suffix: str) -> bytes:
+    """A prediction in the format that the name of its file asks for; by default as the script
+    prints it."""
+    from penstock_jobs.http.results import ResultFormat, write_result
+    from penstock_jobs.science.report import result_lines
+
+    if suffix.lower() in (".xml", ".json", ".csv"):
+        return write_result(response, ResultFormat(suffix.lower()[1:])).body
+    lines = [line for each in response.results for line in result_lines(response.id, each)]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 class JobProgressBar:

@@ -16,13 +16,24 @@ from penstock_jobs.shells.shell import CommandOutcome, CommandShell, TimeLimits
 _MAX_ERROR_LENGTH: Final = 4_000
 _PERCENT: Final = re.compile(r"\s*percent:\s*(\d+(?:\.\d*)?|\.\d+)\s*%")
 _FINISH: Final = re.compile(r"\s*finish:\s*(\S.*)")
-#: `Mon May  5 10:10:32 CEST 2014`, and `Mon May  5 10:10:32 AM CEST 2014` of later versions.
-_DATE: Final = re.compile(
-    r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?: (AM|PM))? "
-    r"([A-Z]{3,5}|[+-]\d{2,4}) (\d{4})"
+_TIME: Final = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?: (?P<half>AM|PM))?"
+_ZONE: Final = r"(?P<zone>[A-Z]{3,5}|[+-]\d{2,4})"
+_DAY: Final = r"(?P<day>\d{1,2})\.?"
+_MONTH: Final = r"(?:d['’]|de )?(?P<month>[^\W\d]+)\.?"
+#: As `date` prints it: `Mon May  5 10:10:32 CEST 2014`, `lun may 5 10:10:32 CEST 2014`, and
+#: `lun 05 may 2014 10:10:32 CEST` of later versions.
+_DATES: Final = (
+    re.compile(rf"[^\W\d]+\.?,? {_MONTH} +{_DAY} {_TIME} {_ZONE} (?P<year>\d{{4}})"),
+    re.compile(rf"[^\W\d]+\.?,? +{_DAY} {_MONTH} {_TIME} {_ZONE} (?P<year>\d{{4}})"),
+    re.compile(rf"[^\W\d]+\.?,? +{_DAY} {_MONTH} (?:de )?(?P<year>\d{{4}}),? {_TIME} {_ZONE}"),
 )
-#: The `calendar` module has the names of the machine's locale.
-_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
+#: Beginnings of the names of months in English, Spanish, Catalan, French, German, Italian and
+#: Portuguese. The `calendar` module has the names of the machine's locale only.
+_MONTHS: Final = (
+    ("jan", "ene", "gen"), ("feb", "fév", "fev"), ("mar", "mär"), ("apr", "abr", "avr"),
+    ("may", "mai", "mag"), ("jun", "juin", "giu"), ("jul", "juil", "lug"), ("aug", "ago", "aoû"),
+    ("sep", "set"), ("oct", "okt", "ott", "out"), ("nov",), ("dec", "dic", "des", "déc", "dez"),
+)  # fmt: skip
 #: Hours east of Greenwich, for names that mean one zone only.
 _ZONES: Final = {
     "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3,
@@ -76,7 +87,8 @@ class ProgressReader:
     """Reads progress from the output of a command and reports it.
 
     The lines are `percent: 12.5%` and `finish: 2026-05-05T10:10:32+02:00`; the finish may also be
-    as the program `date` prints it in English. A date that cannot be read changes nothing.
+    as the program `date` prints it in one of several languages. A date that cannot be read changes
+    nothing.
     """
 
     def __init__(self, listener: AttemptListener) -> None:
@@ -117,10 +129,10 @@ def read_date(text: str) -> datetime | None:
 
 
 def _date(text: str) -> datetime | None:
-    found = _DATE.fullmatch(text)
-    if found is None or _MONTHS.find(found[1]) % 3:
+    found = next((match for each in _DATES if (match := each.fullmatch(text))), None)
+    if found is None or (month := _month(found["month"])) is None:
         return None
-    month, day, hour, minute, second, half, zone, year = found.groups()
+    zone, half = found["zone"], found["half"]
     east = _ZONES.get(zone)
     if zone[0] in "+-":
         hours, minutes = int(zone[1:3]), int(zone[3:] or 0)
@@ -129,13 +141,18 @@ def _date(text: str) -> datetime | None:
         east_of = timedelta(hours=east)
     else:
         return None
-    hour_of_day = int(hour)
+    hour_of_day = int(found["hour"])
     if half:
         hour_of_day = hour_of_day % 12 + (12 if half == "PM" else 0)
     try:
-        day_of = datetime(
-            int(year), _MONTHS.index(month) // 3 + 1, int(day), tzinfo=timezone(east_of)
+        day_of = datetime(int(found["year"]), month, int(found["day"]), tzinfo=timezone(east_of))
+        return day_of.replace(
+            hour=hour_of_day, minute=int(found["minute"]), second=int(found["second"])
         )
-        return day_of.replace(hour=hour_of_day, minute=int(minute), second=int(second))
     except ValueError:
         return None
+
+
+def _month(name: str) -> int | None:
+    start = name.lower()
+    return next((at for at, names in enumerate(_MONTHS, 1) if start.startswith(names)), None)

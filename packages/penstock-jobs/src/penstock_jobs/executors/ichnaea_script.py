@@ -17,7 +17,16 @@ from penstock_jobs.errors import CommandError, JobFailed
 from penstock_jobs.executors.commands import ProgressReader, check_outcome
 from penstock_jobs.executors.executor import AttemptListener, JobOutcome
 from penstock_jobs.formats.csv import write_csv
-from penstock_jobs.model import Aging, BuildModels, Fake, JobRequest, PredictModels, VoteResult
+from penstock_jobs.model import (
+    Aging,
+    BuildModels,
+    Fake,
+    JobRequest,
+    PredictModels,
+    VoteResult,
+    as_fake,
+)
+from penstock_jobs.science.indicators import column_name
 from penstock_jobs.shells.shell import CommandOutcome, CommandShell, TimeLimits, WorkFolder
 
 _SAMPLE: Final = re.compile(r"\*\*\*New sample, # (\d+) / (\d+)")
@@ -44,8 +53,9 @@ class IchnaeaScriptExecutor:
         async with self._shell.folder() as folder:
             attempt = ScriptAttempt(self._script, folder, limits, listener)
             try:
-                if isinstance(request, Fake):
-                    return await attempt.fake(request)
+                trial = request if isinstance(request, Fake) else as_fake(request)
+                if trial is not None:
+                    return await attempt.fake(trial)
                 if isinstance(request, BuildModels):
                     return await attempt.build(request)
                 assert isinstance(request, PredictModels)
@@ -113,14 +123,14 @@ class ScriptAttempt:
 
 def _trial_files(request: BuildModels) -> Iterator[tuple[str, bytes]]:
     for column, agings in request.agings.items():
-        plain = re.sub(r"[^A-Za-z0-9]", "", column)
+        plain = re.sub(r"[^A-Za-z0-9_.]", "", column_name(column))
         for aging in agings:
             yield f"env{plain}-{_season(aging)}.txt", _trials(aging)
 
 
 def _season(aging: Aging) -> str:
     position = 0.5 if aging.position is None else aging.position % 1
-    return "Summer" if 0.25 <= position < 0.75 else "Winter"
+    return "Estiu" if 0.25 <= position < 0.75 else "Hivern"
 
 
 def _trials(aging: Aging) -> bytes:

@@ -9,9 +9,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstock_jobs.executors.executor import Attempt, AttemptListener, JobOutcome
+from penstock_jobs.executors.executor import (
+    Attempt,
+    AttemptListener,
+    FakeExecutor,
+    JobOutcome,
+    TaskExecutor,
+)
 from penstock_jobs.executors.functions import run_in_pool
-from penstock_jobs.model import Aging, BuildModels, JobRequest, PredictModels, VoteResult
+from penstock_jobs.model import (
+    Aging,
+    BuildModels,
+    JobRequest,
+    PredictModels,
+    VoteResult,
+    as_fake,
+)
 from penstock_jobs.pool.pool import ProcessPool
 from penstock_jobs.shells.shell import TimeLimits
 
@@ -36,16 +49,20 @@ class SourceTrackingExecutor:
         self._pool = pool
         self._spark_pool = spark_pool
         self._methods = tuple(methods)
+        self._fake = TaskExecutor(FakeExecutor())
 
     async def open(self) -> None:
         """The pools start with their first task."""
 
     async def close(self) -> None:
+        await self._fake.close()
         await self._pool.close()
         if self._spark_pool is not None:
             await self._spark_pool.close()
 
     def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Attempt:
+        if (trial := as_fake(request)) is not None:
+            return self._fake.start(trial, limits, listener)
         if isinstance(request, PredictModels):
             arguments: tuple[Any, ...] = (dict(request.dataset), request.models)
             function, pool, outcome = "predict", self._pool, _predicted

@@ -46,10 +46,12 @@ def read_request(data: bytes, models: bytes = b"") -> JobRequest:
             _attribute(root, "duration", _number(0.0), 10.0),
             _attribute(root, "interval", _number(math.ulp(0.0)), 1.0),
         )
+    duration: float | None = _attribute(root, "duration", _number(0.0), None)
+    interval: float | None = _attribute(root, "interval", _number(math.ulp(0.0)), None)
     if kind == "build_models":
-        return BuildModels(identity, _dataset(root), _agings(root))
+        return BuildModels(identity, _dataset(root), _agings(root), duration, interval)
     if kind == "predict_models":
-        return PredictModels(identity, _dataset(root), models)
+        return PredictModels(identity, _dataset(root), models, duration, interval)
     raise JobFormatError(f"{root}: unknown type {kind!r}")
 
 
@@ -177,7 +179,10 @@ def write_request(request: JobRequest) -> bytes:
     content = [_write_dataset(request.dataset)]
     if isinstance(request, BuildModels) and request.agings:
         content.append(_write_agings(request.agings))
-    return _document("request", _attributes(id=request.id, type=request.type), content)
+    attributes = _attributes(
+        id=request.id, type=request.type, duration=request.duration, interval=request.interval
+    )
+    return _document("request", attributes, content)
 
 
 def write_response(response: JobResponse) -> bytes:

@@ -30,7 +30,6 @@ from penstock_jobs.queue.topology import (
     declare_responses,
     declare_retry,
     request_name,
-    response_name,
     retry_name,
 )
 from penstock_jobs.queue.worker_connection import (
@@ -102,12 +101,9 @@ class Amqp091WorkerConnection:
         return await asyncio.shield(self._link.failed)
 
     async def _prepare(self, connection: AmqpClientConnection) -> None:
-        exchange, queues = self._responses
         for kind in self._kinds:
             await declare(connection, kind, self._durability, self._queue)
-            await declare_responses(
-                connection, exchange or response_name(kind), queues, self._durability
-            )
+            await declare_responses(connection, kind, *self._responses, self._durability)
         self._progress = await connection.channel()
         await receive_cancel_requests(connection, self._listener.cancel_requested)
         channel = await connection.channel()

@@ -2,9 +2,9 @@
 
 AMQP 1.0 as brokers implement it has no transactions: the response is confirmed first, then the
 request is acknowledged. A worker that is killed in between leaves the request to be answered again;
-receivers deduplicate by message id. Exchanges cannot be declared over AMQP 1.0, so an `amqp://`
-worker or client must have connected once before. Responses published while a requester is
-disconnected are lost to it, and requests have no priorities.
+receivers deduplicate by message id. Exchanges cannot be declared over AMQP 1.0, so they are
+declared over 0-9-1 where the broker speaks it on the same port. Responses published while a
+requester is disconnected are lost to it, and requests have no priorities.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -26,15 +26,28 @@ from penstock.client import (
     ReceivedMessage,
     connect,
 )
+from penstock.client.amqp091.connection import AmqpClientConnection
+from penstock.client.amqp091.connection import connect as connect_amqp091
 from penstock.client.message import Body
 from penstock.core.basic_properties import PERSISTENT, BasicProperties
 from penstock.core.errors import NotFound, PenstockError, PreconditionFailed, Unsupported
 from penstock.core.logs import get_logger
+from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_jobs.formats import MessageFormat, write_request
 from penstock_jobs.model import JobOptions, JobRequest, write_options
 from penstock_jobs.queue.properties import REPLY_TO
 from penstock_jobs.queue.requester import FailureCallback, ResponseCallback
-from penstock_jobs.queue.topology import CONTROL, HISTORY, RESPONSES, request_name
+from penstock_jobs.queue.topology import (
+    CONTROL,
+    HISTORY,
+    RESPONSES,
+    Durability,
+    declare,
+    declare_history,
+    declare_response_router,
+    declare_responses,
+    request_name,
+)
 from penstock_jobs.queue.worker_connection import (
     CancelRequest,
     HistoryMessage,
@@ -59,6 +72,22 @@ _HISTORY_PREFETCH: Final = 500
 _DECLARE: Final = "declare it with `penstock job declare --url amqp://…`"
 
 
+async def declare_over_amqp091(
+    url: str, declare: Callable[[AmqpClientConnection], Awaitable[None]]
+) -> None:
+    """Most brokers speak both protocols on one port. With others, what exists is used."""
+    try:
+        async with asyncio.timeout(_OPEN_SECONDS):
+            address = parse_amqp_url(url.replace("+1.0://", "://", 1))
+            connection = await connect_amqp091(address, "penstock jobs declarations")
+            try:
+                await declare(connection)
+            finally:
+                await connection.close()
+    except (PenstockError, TimeoutError) as error:
+        log.info("exchanges not declared over AMQP 0-9-1", reason=str(error))
+
+
 class Amqp10WorkerConnection:
     """Implements `penstock_jobs.queue.worker_connection.WorkerConnection`."""
 
@@ -69,8 +98,12 @@ class Amqp10WorkerConnection:
         prefetch: int,
         *,
         queue: str | None = None,
+        responses: tuple[str | None, Sequence[str]] = (None, ()),
+        durability: Durability = Durability.DURABLE,
         retry_seconds: float = 0.0,
     ) -> None:
+        self._responses = responses
+        self._durability = durability
         self.epoch = 1  # the client reconnects by itself
         self._kinds = tuple(kinds)
         self._prefetch = prefetch
@@ -90,12 +123,18 @@ class Amqp10WorkerConnection:
         self._failed = asyncio.get_running_loop().create_future()
         try:
             await self._fabric.open()
+            await declare_over_amqp091(self._url, self._declare)
             self._spawn(self._tasks, self._receive_cancel_requests())
             for kind in self._kinds:
                 self._spawn(self._tasks, self._receive(kind, await self._open_queue(kind)))
         except BaseException:
             await self.close()
             raise
+
+    async def _declare(self, connection: AmqpClientConnection) -> None:
+        for kind in self._kinds:
+            await declare(connection, kind, self._durability, self._queue)
+            await declare_responses(connection, kind, *self._responses, self._durability)
 
     async def close(self) -> None:
         for task in (*self._tasks, *self._settling):
@@ -265,12 +304,14 @@ class Amqp10HistorySource:
     """Implements `penstock_jobs.history.recorder.HistorySource`."""
 
     def __init__(self, url: str, retry_seconds: float = 0.0) -> None:
+        self._url = url
         self._fabric: Fabric = connect(url, retry_seconds=retry_seconds)
         self._receiving: asyncio.Task[None] | None = None
         self._acknowledging: set[asyncio.Task[None]] = set()
 
     async def open(self, received: Callable[[list[HistoryMessage]], None]) -> None:
         await self._fabric.open()
+        await declare_over_amqp091(self._url, declare_history)
         receiver = self._fabric.pull(HISTORY, prefetch=_HISTORY_PREFETCH)
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
@@ -307,14 +348,19 @@ class Amqp10HistorySource:
 class Amqp10RequesterConnection:
     """Implements `penstock_jobs.queue.requester.RequesterConnection`."""
 
-    def __init__(self, url: str, retry_seconds: float = 0.0) -> None:
+    def __init__(
+        self, url: str, durability: Durability = Durability.DURABLE, retry_seconds: float = 0.0
+    ) -> None:
         self._url = url
+        self._durability = durability
+        self._declared: set[str] = set()
         self._token = uuid.uuid4().hex
         self._fabric: Fabric = connect(url, retry_seconds=retry_seconds)
         self._receiving: asyncio.Task[None] | None = None
 
     async def open(self, on_response: ResponseCallback, on_failure: FailureCallback) -> None:
         await self._fabric.open()
+        await declare_over_amqp091(self._url, declare_response_router)
         receiver = self._fabric.subscribe(self._token, exchange=RESPONSES)
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
@@ -328,6 +374,11 @@ class Amqp10RequesterConnection:
         self._receiving = asyncio.create_task(self._receive(receiver, on_response, on_failure))
 
     async def send(self, request: JobRequest, options: JobOptions, form: MessageFormat) -> None:
+        if request.type not in self._declared:
+            await declare_over_amqp091(
+                self._url, lambda connection: declare(connection, request.type, self._durability)
+            )
+            self._declared.add(request.type)
         headers = write_options(options) | {REPLY_TO: self._token}
         requests = self._fabric.publisher("", exchange=request_name(request.type))
         await requests.send(write_request(request, form).body, headers=headers)

@@ -198,7 +198,7 @@ def requester_connection(
     if protocol_of(url) is BrokerProtocol.AMQP10:
         from penstock_jobs.queue.amqp10 import Amqp10RequesterConnection
 
-        return Amqp10RequesterConnection(url, retry_seconds)
+        return Amqp10RequesterConnection(url, durability, retry_seconds)
     return Amqp091RequesterConnection(url, durability, retry_seconds)
 
 

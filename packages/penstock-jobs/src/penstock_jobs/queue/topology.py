@@ -94,16 +94,30 @@ async def declare(
 
 
 async def declare_responses(
-    connection: AmqpClientConnection, exchange: str, queues: Sequence[str], durability: Durability
+    connection: AmqpClientConnection,
+    kind: str,
+    exchange: str | None,
+    queues: Sequence[str],
+    durability: Durability,
 ) -> None:
-    """Another response exchange, or more queues bound to one."""
+    """Another response exchange, or more queues bound to one. What is published to another exchange
+    reaches that of the type, too: requesters and the history are bound there."""
     channel = await connection.channel()
-    await channel.declare_exchange(exchange, "fanout")
+    if exchange is not None and exchange != response_name(kind):
+        await channel.declare_exchange(exchange, "fanout")
+        await channel.bind_exchange(response_name(kind), exchange)
+    exchange = exchange or response_name(kind)
     for name in queues:
         durable = durability is Durability.DURABLE
         limits = _RESPONSE_LIMITS if durable else {}
         channel = await _queue(connection, channel, name, limits, durable)
         await channel.bind(name, exchange)
+    await channel.close()
+
+
+async def declare_response_router(connection: AmqpClientConnection) -> None:
+    channel = await connection.channel()
+    await channel.declare_exchange(RESPONSES, "direct")
     await channel.close()
 
 

@@ -72,8 +72,9 @@ def decode_text(data: bytes) -> str:
         return data.decode("latin-1")
 
 
-def read_csv(data: bytes) -> dict[str, tuple[str, ...]]:
-    """The columns as text; cells are separated by `;` and may be quoted."""
+def read_csv(data: bytes, *, foreign: bool = False) -> dict[str, tuple[str, ...]]:
+    """The columns as text; cells are separated by `;` and may be quoted. With `foreign`, columns
+    with unknown names are read, too; otherwise they are refused as mistakes."""
     text = decode_text(data)
     if "\0" in text:
         raise DatasetError([DatasetProblem(1, "", "no text; use a CSV in UTF-8 or Latin-1")])
@@ -85,7 +86,7 @@ def read_csv(data: bytes) -> dict[str, tuple[str, ...]]:
     if not rows:
         raise DatasetError([DatasetProblem(1, "", "the file is empty")])
     names = [column_name(name) for name in rows[0]]
-    _check_names(names)
+    _check_names(names, foreign)
     problems = [
         DatasetProblem(at, "", f"{len(row)} cells, but {len(names)} columns")
         for at, row in enumerate(rows[1:], 2)
@@ -96,7 +97,7 @@ def read_csv(data: bytes) -> dict[str, tuple[str, ...]]:
     return {name: tuple(row[at].strip() for row in rows[1:]) for at, name in enumerate(names)}
 
 
-def _check_names(names: list[str]) -> None:
+def _check_names(names: list[str], foreign: bool = False) -> None:
     if len(names) == 1 and re.search(r"[,\t]", names[0]):
         raise DatasetError(
             [DatasetProblem(1, names[0], "only one column: cells must be separated by ';'")]
@@ -105,7 +106,7 @@ def _check_names(names: list[str]) -> None:
     problems = [
         DatasetProblem(1, name, "unknown column" if name else "a column without a name")
         for name in names
-        if name not in known
+        if not name or not (foreign or name in known)
     ]
     problems += [
         DatasetProblem(1, name, "two columns have this name")
@@ -121,7 +122,7 @@ def _check_names(names: list[str]) -> None:
 def prepare(columns: Mapping[str, tuple[str, ...]]) -> SampleMatrix:
     """The indicators as absolute numbers; shares and values below detection are converted."""
     named = {column_name(name): cells for name, cells in columns.items()}
-    _check_names(list(named))
+    _check_names(list(named), foreign=True)
     samples = tuple(cell.strip() for cell in named[SAMPLE])
     problems: list[DatasetProblem] = []
     values = np.full((len(samples), len(INDICATORS)), np.nan)

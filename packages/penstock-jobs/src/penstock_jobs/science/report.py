@@ -85,6 +85,23 @@ def prediction_lines(
     yield f"{name}-{predictions.scheme}: {predictions.predicted}/{len(matrix)}, {cells}, {error}"
 
 
+def result_lines(name: str, result: VoteResult) -> Iterator[str]:
+    """A received result in the same format."""
+    columns = result.confusion or {}
+    counts = [columns.get(each, (0, 0)) for each in ("-1", "1")]
+    error = "" if result.test_error is None else f"{100 * result.test_error:.4g}%"
+    yield "Table:"
+    yield from data_frame(result.dataset or {})
+    yield "Summary:"
+    yield f"{result.predicted_samples} test samples predicted out of {result.total_samples}"
+    yield "Confusion matrix (real\\pred):"
+    yield from data_frame({"-1": map(str, counts[0]), "1": map(str, counts[1])}, ("-1", "1"))
+    yield f"Test error: {error}"
+    cells = " ".join(str(column[row]) for row in range(2) for column in counts)
+    samples = f"{result.predicted_samples}/{result.total_samples}"
+    yield f"{name}-{result.name}: {samples}, {cells}, {error}"
+
+
 def data_frame(columns: Mapping[str, Iterable[str]], rows: Sequence[str] = ()) -> Iterator[str]:
     """In the layout of R: right-aligned columns, in blocks below each other."""
     cells = {name: [each or "NA" for each in values] for name, values in columns.items()}

@@ -72,7 +72,13 @@ def _connection(url: str, plan: WorkerPlan, types: tuple[str, ...]) -> WorkerCon
         from penstock_jobs.queue.amqp10 import Amqp10WorkerConnection
 
         return Amqp10WorkerConnection(
-            url, types, plan.slots, queue=plan.request_queue, retry_seconds=plan.retry_seconds
+            url,
+            types,
+            plan.slots,
+            queue=plan.request_queue,
+            responses=(plan.settings.response_exchange, plan.response_queues),
+            durability=plan.durability,
+            retry_seconds=plan.retry_seconds,
         )
     return Amqp091WorkerConnection(
         parse_amqp_url(url),

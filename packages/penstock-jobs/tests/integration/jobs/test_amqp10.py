@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pika
 import pytest
 
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.client import JobsClient
 from penstock_jobs.errors import JobFailed
+from penstock_jobs.formats import MessageFormat, read_response
 from penstock_jobs.model import Fake, FunctionCall, JobOptions
 from penstock_jobs.queue.topology import Durability
+from penstock_jobs.worker.worker import WorkerSettings
+from tests.integration.jobs.conftest import until
 from tests.integration.jobs.running import PATIENCE, SAMPLES, clean, tapped, working
 from tests.peers import Broker, Penstock, RabbitMQ
 
@@ -129,9 +133,43 @@ async def test_a_queue_that_a_broker_does_not_give_over_1_0_is_named(
     clean(plugged_rabbitmq.url)
 
 
-async def test_that_nobody_has_declared_anything_is_told(penstock: Penstock) -> None:
+async def test_that_nobody_has_declared_anything_is_told(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a broker that does not speak 0-9-1 beside 1.0; others are told what to declare."""
     clean(penstock.url)
+
+    async def nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr("penstock_jobs.queue.amqp10.declare_over_amqp091", nothing)
 
     with pytest.raises(NotFound, match=r"penstock\.jobs\.responses"):
         async with JobsClient(over_1_0(penstock)):
             pass
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqp+1.0"])
+async def test_responses_to_another_exchange_reach_its_queues_and_everybody_else(
+    penstock: Penstock, scheme: str
+) -> None:
+    """Requesters and the history are bound to the exchange of the type."""
+    clean(penstock.url)
+    url = penstock.url.replace("amqp", scheme, 1)
+    settings = WorkerSettings(1, response_exchange="site.responses", name="other")
+    queues = ("site.a", "site.b")
+    async with asyncio.timeout(PATIENCE), tapped(penstock.url, "fake") as tap:
+        async with (
+            working(url, types=("fake",), settings=settings, response_queues=queues),
+            JobsClient(url) as client,
+        ):
+            await (await client.submit(Fake("bound", 0.0), form=MessageFormat.XML)).result()
+            await until(lambda: tap.finals["bound"] == 1)
+    connection = pika.BlockingConnection(pika.URLParameters(penstock.url))
+    channel = connection.channel()
+    found = [channel.basic_get(queue, auto_ack=True)[2] for queue in queues]
+    for queue in queues:
+        channel.queue_delete(queue)
+    channel.exchange_delete("site.responses")
+    connection.close()
+    assert [read_response(body)[0].id for body in found] == ["bound", "bound"]
+    clean(penstock.url)

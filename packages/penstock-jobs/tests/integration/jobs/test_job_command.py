@@ -151,7 +151,7 @@ def wait_for_end(name: str, database: str) -> None:
 
 
 def test_what_would_be_sent_can_be_seen() -> None:
-    shown = here("fake:request", "--duration", "3", "--id", "x", "--xml", "--debug")
+    shown = here("fake:request", "--duration", "3", "--id", "x", "--debug")
 
     assert shown.stdout == '<request id="x" type="fake" duration="3.0" interval="1.0"/>\n'
 

@@ -82,7 +82,13 @@ async def test_a_build_is_given_its_files_and_gives_its_models(run: Any) -> None
     outcome, _ = await run(BuildModels("1", {"CLASS": ("a", "b"), "FC": ("1,5",)}, agings))
 
     content = outcome.models.decode()
-    assert content == "CLASS;FC\na;1,5\nb;\nenvFRNAPHI-Summer.txt,envFRNAPHI-Winter.txt"
+    assert content == "CLASS;FC\na;1,5\nb;\nenvFRNAPH.I-Estiu.txt,envFRNAPH.I-Hivern.txt"
+
+
+async def test_a_build_that_only_takes_time_is_a_fake(run: Any) -> None:
+    outcome, heard = await run(BuildModels("1", duration=2.0, interval=0.5))
+
+    assert (outcome.models, heard.shares[0]) == (b"", 0.125)
 
 
 async def test_a_prediction_is_read_from_what_is_printed(run: Any) -> None:
