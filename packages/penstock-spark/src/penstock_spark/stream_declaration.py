@@ -44,6 +44,12 @@ def declare_missing_streams(url: str, streams: str, wanted: Sequence[StreamDecla
         log.info("stream declared", stream=each.stream, exchange=each.exchange, keys=each.keys)
 
 
+def ensure_stream(url: str, wanted: StreamDeclaration) -> None:
+    """Declare a stream if it does not exist, and bind it in any case."""
+    address = parse_amqp_url(url)
+    _declare(address, wanted, exists=_exists(address, wanted.stream))
+
+
 def _exists(address: AmqpAddress, pattern: str) -> bool:
     """Whether the stream exists; only a pattern needs the list of streams."""
     if any(sign in pattern for sign in "*?["):
@@ -57,13 +63,14 @@ def _exists(address: AmqpAddress, pattern: str) -> bool:
     return True
 
 
-def _declare(address: AmqpAddress, wanted: StreamDeclaration) -> None:
+def _declare(address: AmqpAddress, wanted: StreamDeclaration, *, exists: bool = False) -> None:
     name = wanted.stream
     with BlockingConnection(address, f"declare {name}") as connection:
         channel = connection.open_channel()
-        connection.call(
-            channel, QUEUE_DECLARE, queue=name, durable=True, arguments=_STREAM_ARGUMENTS
-        )
+        if not exists:
+            connection.call(
+                channel, QUEUE_DECLARE, queue=name, durable=True, arguments=_STREAM_ARGUMENTS
+            )
         for key in wanted.keys:
             connection.call(
                 channel, QUEUE_BIND, queue=name, exchange=wanted.exchange, routing_key=key

@@ -138,19 +138,26 @@ class LakeTable:
         self.add_columns(schema)
 
     def add_columns(self, schema: pa.Schema) -> None:
-        """Add the columns that the table lacks; a column of another type is an error."""
+        """Add the columns, and the fields of structs, that the table lacks; a column of another
+        type is an error."""
         from deltalake import Schema
 
         with self._lock:
             known = self.schema
             for each in schema:
-                if each.name in known.names and not _same_type(known.field(each.name), each):
+                if each.name in known.names and not _extends(
+                    known.field(each.name).type, each.type
+                ):
                     raise PreconditionFailed(
                         f"table {self.name}: column {each.name} is {known.field(each.name).type}, "
                         f"not {each.type}"
                     )
             # Rows from before the column are null.
-            new = [each.with_nullable(True) for each in schema if each.name not in known.names]
+            new = [
+                each.with_nullable(True)
+                for each in schema
+                if each.name not in known.names or not _same_type(known.field(each.name), each)
+            ]
             if new:
                 before = self._refreshed().version()
                 with storage_errors(self.location):
@@ -329,6 +336,11 @@ class LakeTable:
         paths = [f"{self.location.url}/{file.path}" for file in found]
         reader = spark.read.schema(schema).option("basePath", self.location.url)
         return reader.parquet(*paths).select(*arrow.names)
+
+    def dataset(self) -> Any:
+        """The current content as a dataset of Arrow, for DuckDB, Polars and pandas."""
+        with storage_errors(self.location):
+            return self._refreshed().to_pyarrow_dataset()
 
     # Versions
 
@@ -643,6 +655,23 @@ def _same_type(known: pa.Field, given: pa.Field) -> bool:
         and (known.type.key_type, known.type.item_type)
         == (given.type.key_type, given.type.item_type)
     )
+
+
+def _extends(known: pa.DataType, given: pa.DataType) -> bool:
+    """Whether a type is the known one, or has more fields in its structs."""
+    if known == given:
+        return True
+    if pa.types.is_struct(known) and pa.types.is_struct(given):
+        names = {each.name for each in given}
+        return all(
+            each.name in names and _extends(each.type, given.field(each.name).type)
+            for each in known
+        )
+    if pa.types.is_list(known) and pa.types.is_list(given):
+        return _extends(known.value_type, given.value_type)
+    if pa.types.is_map(known) and pa.types.is_map(given):
+        return known.key_type == given.key_type and _extends(known.item_type, given.item_type)
+    return False
 
 
 def _log_file(root: Path, version: int) -> Path:

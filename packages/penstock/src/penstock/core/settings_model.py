@@ -218,6 +218,8 @@ def _check_values(self: Any) -> None:
 
 def _converted(hint: Any, value: Any) -> Any:
     origin = get_origin(hint)
+    if hint is Any:
+        return value
     if origin is Annotated:
         base, *marks = get_args(hint)
         for mark in marks:
@@ -236,6 +238,10 @@ def _converted(hint: Any, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             raise ValueError("should be a list")
         return [_converted(get_args(hint)[0], each) for each in value]
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ValueError("should be a section of names and values")
+        return {str(key): _converted(get_args(hint)[1], each) for key, each in value.items()}
     if isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
         return value
     if dataclasses.is_dataclass(hint):

@@ -1,0 +1,338 @@
+"""`penstock lake land`: the messages of streams, or of an MQTT topic filter, in Delta tables."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from penstock.cli.client_options import DEFAULT_URL, Url
+from penstock.cli.options import StopWithStdin
+from penstock.cli.shutdown import stop_event
+from penstock.cli.table import new_table
+from penstock.core.config import LogSettings
+from penstock.core.errors import ConfigurationError
+from penstock.core.logs import configure_logs
+from penstock.core.redaction import redact
+from penstock_spark.commands.options import (
+    FailOnLoss,
+    Master,
+    Remote,
+    SparkSettings,
+    spark_settings,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock_spark.landing.engines import LandingEngine
+    from penstock_spark.landing.lander import TableLander
+    from penstock_spark.landing.runner import LandingRunner
+    from penstock_spark.landing.settings import LandingSettings
+    from penstock_spark.landing.source import StreamSource
+
+FORMAT: Final = "Format"
+TABLE: Final = "Table"
+
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage",
+        metavar="KEY=VALUE",
+        help="An option of the object store, such as aws_region=eu-central-1.",
+        rich_help_panel=TABLE,
+    ),
+]
+
+
+class EngineName(StrEnum):
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+def land(
+    url: Url = DEFAULT_URL,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A stream, or a pattern such as orders-*; repeatable."),
+    ] = None,
+    mqtt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILTER",
+            help="An MQTT topic filter; its stream is declared and bound if need be.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The table: a path, s3://, az:// or gs://."),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="json|csv|avro|protobuf|text|bytes",
+            help="The format of bodies.",
+            rich_help_panel=FORMAT,
+        ),
+    ] = "json",
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCHEMA|FILE",
+            help="'id BIGINT, at TIMESTAMP', or a file: such text, the JSON of a schema, an Avro "
+            "schema, a Protobuf descriptor set. [default: inferred from a sample]",
+            rich_help_panel=FORMAT,
+        ),
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The Protobuf message.", rich_help_panel=FORMAT),
+    ] = None,
+    csv_header: Annotated[
+        bool | None,
+        typer.Option(
+            "--csv-header",
+            help="Each message begins with the names of its columns.",
+            rich_help_panel=FORMAT,
+        ),
+    ] = None,
+    csv_delimiter: Annotated[
+        str | None, typer.Option(metavar="CHARACTER", rich_help_panel=FORMAT)
+    ] = None,
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Messages to infer a schema from.", rich_help_panel=FORMAT
+        ),
+    ] = 1000,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SOURCE",
+            help="A column from header:NAME, key, key:N, topic, topic:N, exchange, content_type or "
+            "message_id; repeatable.",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="day|COLUMN",
+            help="Partition by the day of arrival, or a column; repeatable.",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
+    new_columns: Annotated[
+        str,
+        typer.Option(
+            metavar="add|ignore|reject",
+            help="What a field without a column does: add the column, nothing, or make the message "
+            "a dead letter.",
+            rich_help_panel=TABLE,
+        ),
+    ] = "add",
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The table of messages that do not fit. [default: TO_dead_letters]",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
+    storage: Storage = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="POSITION",
+            help="Where a stream begins that the table does not know: earliest, latest, a time, or "
+            "a JSON object of offsets.",
+        ),
+    ] = "earliest",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file with many tables.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Land what the streams have now, and end.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="The interval of batches.")
+    ] = 10.0,
+    max_batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The largest number of messages in a batch.")
+    ] = 200_000,
+    loss: FailOnLoss = True,
+    engine: Annotated[
+        EngineName, typer.Option(help="Spark, or this process alone, without Java.")
+    ] = EngineName.SPARK,
+    master: Master = "local[*]",
+    remote: Remote = None,
+    spark: SparkSettings = None,
+    management_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The broker's management API.")
+    ] = None,
+    with_stdin: StopWithStdin = False,
+) -> None:
+    """Write the messages of streams into a Delta table, exactly once."""
+    from penstock_spark.landing.settings import landing_settings, load_configuration
+
+    options: dict[str, Any] = {
+        "to": to,
+        "stream": stream,
+        "mqtt": mqtt,
+        "schema": schema,
+        "message": message,
+        "csv_header": csv_header,
+        "csv_delimiter": csv_delimiter,
+        "partition": partition,
+        "dead_letters": dead_letters,
+        "columns": parse_pairs("--column", column),
+        "storage": parse_pairs("--storage", storage),
+    }
+    given = {name: value for name, value in options.items() if value}
+    if config is not None:
+        if given:
+            raise typer.BadParameter(f"--{next(iter(given))}: with --config it is set in the file")
+        configured, tables = load_configuration(config)
+        url = configured if configured is not None and url == DEFAULT_URL else url
+    else:
+        if to is None:
+            raise typer.BadParameter("--to is missing: the URL of the table; or use --config FILE")
+        given |= {"format": form, "sample": sample, "new_columns": new_columns, "start": start}
+        tables = [landing_settings(given, "land")]
+    live = sys.stdout.isatty()
+    configure_logs(LogSettings(level="warning" if live else "info"))
+    opened = _open_landers(
+        tables, url, engine, management_url, max_batch, loss, master, remote, spark_settings(spark)
+    )
+    with opened as landers:
+        from penstock_spark.landing.runner import LandingRunner
+
+        runner = LandingRunner(landers, every, once)
+        with _progress(runner) if live else ExitStack():
+            if not once:
+                typer.echo(f"penstock lake ready: {redact(url)}", err=live)
+            asyncio.run(_until_stopped(runner, with_stdin))
+        for lander in landers:
+            totals = lander.totals
+            typer.echo(
+                f"{lander.table.location}: {totals.rows:,} rows and {totals.dead:,} dead letters "
+                f"in {totals.batches} batches"
+            )
+
+
+@contextmanager
+def _open_landers(
+    tables: Sequence[LandingSettings],
+    url: str,
+    engine: EngineName,
+    management_url: str | None,
+    max_batch: int,
+    loss: bool,
+    master: str,
+    remote: str | None,
+    settings: dict[str, str],
+) -> Iterator[list[TableLander]]:
+    from penstock_spark.landing.engines import LocalEngine, SparkEngine, spark_session
+    from penstock_spark.landing.lander import TableLander
+    from penstock_spark.landing.source import StreamSource
+
+    make: Callable[[StreamSource], LandingEngine]
+
+    def local(source: StreamSource) -> LandingEngine:
+        return LocalEngine(source.endpoint, loss)
+
+    landers = [
+        TableLander(
+            each,
+            StreamSource.of(url, each, management_url),
+            lambda source: make(source),
+            max_batch=max_batch,
+            fail_on_loss=loss,
+        )
+        for each in tables
+    ]
+    _check_targets(landers)
+    if engine is EngineName.LOCAL:
+        make = local
+        yield landers
+        return
+    with spark_session(master, remote, settings) as session:
+        shared = SparkEngine(session, url, management_url, fail_on_loss=loss)
+
+        def on_spark(source: StreamSource) -> LandingEngine:
+            return shared
+
+        make = on_spark
+        yield landers
+
+
+def _check_targets(landers: Sequence[TableLander]) -> None:
+    seen: set[str] = set()
+    for lander in landers:
+        for table in (lander.table, lander.dead_letters):
+            if (url := table.location.url) in seen:
+                raise ConfigurationError(f"{url} is the target of two tables")
+            seen.add(url)
+
+
+def parse_pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in given or []:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"{option} {pair!r} should be NAME=VALUE")
+        found[name] = value
+    return found
+
+
+async def _until_stopped(runner: LandingRunner, with_stdin: bool) -> None:
+    async with stop_event(with_stdin) as stop:
+        working = asyncio.create_task(asyncio.to_thread(runner.run))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            runner.stop.set()
+            stopping.cancel()
+        await working
+
+
+@contextmanager
+def _progress(runner: LandingRunner) -> Iterator[None]:
+    """A table of the tables, in a terminal."""
+    from rich.live import Live
+
+    with Live(_render(runner.landers), refresh_per_second=4) as live:
+        runner.on_change = lambda: live.update(_render(runner.landers))
+        yield
+        live.update(_render(runner.landers))
+
+
+def _render(landers: Sequence[TableLander]) -> Table:
+    from rich.text import Text
+
+    table = new_table(
+        "table", ">rows", ">dead letters", ">batches", ">rows/s", ">lag", "state", no_wrap=True
+    )
+    for lander in landers:
+        totals = lander.totals
+        rate = totals.rows / totals.seconds if totals.seconds else 0.0
+        lag = "?" if totals.lag is None else f"{totals.lag:,}"
+        state: Any = Text(totals.reason, style="yellow") if totals.reason else "landing"
+        table.add_row(
+            Text(lander.name),
+            f"{totals.rows:,}",
+            f"{totals.dead:,}",
+            f"{totals.batches:,}",
+            f"{rate:,.0f}",
+            lag,
+            state,
+        )
+    return table

@@ -1,0 +1,1 @@
+"""The formats of message bodies: JSON, CSV, Avro, Protobuf, text and bytes."""
