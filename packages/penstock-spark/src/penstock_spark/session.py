@@ -85,7 +85,12 @@ _FLOW_SETTINGS: Final = {
 }
 #: On one machine. Spark mostly passes bytes between Python processes: the optimizing compiler would
 #: cost more than it saves.
-_FLOW_LOCAL_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+_FLOW_LOCAL_SETTINGS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # Every file that Hadoop creates on a local disk starts a process, chmod: without the files of
+    # checksums a batch starts half as many.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
 #: The share of the machine's memory for Spark's driver; the rest is for Python workers, the broker
 #: and the database.
 _DRIVER_SHARE: Final = 0.125

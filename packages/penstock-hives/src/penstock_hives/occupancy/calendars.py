@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -85,7 +86,7 @@ _DAY: Final = timedelta(days=1)
 OpeningTimes = Mapping[str, Sequence[Sequence[str]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ResetSchedule:
     """When a hive is reset."""
 
@@ -93,11 +94,7 @@ class ResetSchedule:
     reset_time: time = DEFAULT_RESET_TIME
     opening_hours: OpeningTimes = field(default_factory=dict)
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> ResetSchedule:
-        """Of table `hive`."""
-        return cls(row["time_zone"], row["reset_time"], row["opening_hours"])
-
+    @lru_cache(maxsize=16_384)  # noqa: B019 - few schedules, which live as long as the process
     def reset(self, day: date) -> int:
         """The reset of a local day: microseconds, at the start of a slot."""
         wall = datetime.combine(day, self.reset_time)

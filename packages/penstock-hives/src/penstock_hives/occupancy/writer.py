@@ -99,28 +99,26 @@ class OccupancyWriter:
 
     def apply(self, batch: FlowBatch) -> None:
         generation = batch.generation if batch.is_rebuild else CURRENT_GENERATION
-        with self._transaction(generation) as connection:
-            applied = AppliedBatches(connection).applied(self._flow, batch.id)
-        if applied:
+        apply = self._apply_small if batch.rows <= SMALL_BATCH else self._apply_large
+        if not apply(batch, generation, SilverFiles.stage(batch.lake, batch.id)):
             log.info("batch already applied", flow=self._flow, batch=batch.id)
             if generation == CURRENT_GENERATION:
                 self.publish_all(batch.spark)
             return
-        silver = SilverFiles.stage(batch.lake, batch.id)
-        if batch.rows <= SMALL_BATCH:
-            self._apply_small(batch, generation, silver)
-        else:
-            self._apply_large(batch, generation, silver)
         known = self._clocks[generation]
         if known.slot > known.checked_slot:
             self._check_hives(batch.spark, generation)
 
-    def _apply_small(self, batch: FlowBatch, generation: int, silver: SilverFiles) -> None:
+    def _apply_small(self, batch: FlowBatch, generation: int, silver: SilverFiles) -> bool:
+        """False if the batch is marked."""
         with self._transaction(generation) as connection:
+            if AppliedBatches(connection).applied(self._flow, batch.id):
+                return False
             done = write_silver(connection, MessageShards(batch.bronze_files), silver)
         silver.commit(batch.lake, [done.files])
         _log_notices(done.notices)
         self.record(generation, batch.id, batch.rows, done.hives, done.rows)
+        return True
 
     def record(
         self, generation: int, batch: int, messages: int, facts: HiveFacts, rows: GoldRows
@@ -133,10 +131,13 @@ class OccupancyWriter:
         self._set_clock(generation, clock)
         self._publish(generation, changed)
 
-    def _apply_large(self, batch: FlowBatch, generation: int, silver: SilverFiles) -> None:
+    def _apply_large(self, batch: FlowBatch, generation: int, silver: SilverFiles) -> bool:
+        """The same in tasks of Spark."""
         staging = GoldStaging.of_batch(self._flow, generation, batch.id)
         with self._lock:
             with self._transaction(generation) as connection:
+                if AppliedBatches(connection).applied(self._flow, batch.id):
+                    return False
                 staging.create(connection)
                 now = self._now(generation, connection)
             tasks = max(1, min(_cores(batch.spark), batch.rows // _TASK_ROWS))
@@ -152,6 +153,7 @@ class OccupancyWriter:
             self._publish_staged(batch.spark, staging)
         with self._transaction(generation) as connection:
             staging.drop(connection)
+        return True
 
     def _set_clock(self, generation: int, now: int) -> None:
         known = self._clocks.setdefault(generation, FlowClock())

@@ -147,9 +147,7 @@ def new_nightly_resets(
         (hive, day, at)
         for hive, until in zip(freshness.hive.tolist(), freshness.fresh_until.tolist(), strict=True)
         if hive in known
-        for day, at in _due_resets(
-            catalogue.reset_schedules[hive], min(now, until - 1), *known[hive]
-        )
+        for day, at in _due_resets(catalogue.schedules[hive], min(now, until - 1), *known[hive])
     ]
     return _pending_resets(connection, due, now)
 

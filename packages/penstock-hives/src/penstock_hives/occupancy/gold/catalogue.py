@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import time
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -20,18 +22,23 @@ from penstock_hives.sensors.protocol import FirmwareProfile
 from penstock_store import Connection
 
 _HIVES: Final = """
-    SELECT id, time_zone, reset_time, opening_hours, capacity
+    SELECT id, time_zone, reset_time, opening_hours::text, capacity
     FROM hive WHERE id = ANY (%s::bigint[]) ORDER BY id
 """
+
+
+@lru_cache(maxsize=4096)
+def _schedule(time_zone: str, reset_time: time, opening_hours: str) -> ResetSchedule:
+    """Many hives have the same one."""
+    return ResetSchedule(time_zone, reset_time, json.loads(opening_hours))
 
 
 @dataclass(frozen=True, slots=True)
 class HiveCatalogue:
     hive: Numbers  #: in order
     capacity: Numbers  #: 0: unknown
-    reset_schedules: Mapping[int, ResetSchedule]
+    schedules: Mapping[int, ResetSchedule]
     calendars: HiveCalendars
-    opening_shares: OpeningShares
 
     @classmethod
     def read(cls, connection: Connection, hives: Numbers) -> HiveCatalogue:
@@ -40,10 +47,16 @@ class HiveCatalogue:
         return cls(
             np.array([row["id"] for row in rows], np.int64),
             np.array([row["capacity"] or 0 for row in rows], np.int64),
-            {row["id"]: ResetSchedule.from_row(row) for row in rows},
+            {
+                row["id"]: _schedule(row["time_zone"], row["reset_time"], row["opening_hours"])
+                for row in rows
+            },
             HiveCalendars({row["id"]: row["time_zone"] for row in rows}),
-            OpeningShares({row["id"]: row["opening_hours"] for row in rows}),
         )
+
+    @property
+    def opening_shares(self) -> OpeningShares:
+        return OpeningShares({hive: each.opening_hours for hive, each in self.schedules.items()})
 
     def capacity_of(self, hives: Numbers) -> Numbers:
         return self.capacity[np.searchsorted(self.hive, hives)]

@@ -5,7 +5,8 @@ Reading row by row would cost more than everything that is computed from the row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ _EPOCH: Final = 946_684_800_000_000
 
 def fetch_columns(
     connection: Connection,
-    query: str | Composable,
+    query: str,
     kinds: Mapping[str, str],
     parameters: Mapping[str, Any],
 ) -> dict[str, Numbers]:
@@ -31,11 +32,7 @@ def fetch_columns(
 
     Columns are `bigint` or `timestamptz` and not null; times are microseconds since 1970.
     """
-    columns = [
-        SQL("string_agg({}({}), '')").format(Identifier(_SEND_FUNCTIONS[kind]), Identifier(name))
-        for name, kind in kinds.items()
-    ]
-    row = _fetch(connection, query, list(kinds), columns, parameters)
+    row = _fetch(connection, _column_statement(query, tuple(kinds.items())), parameters)
     return {
         name: _numbers(data or b"") + (_EPOCH if kind == "time" else 0)
         for (name, kind), data in zip(kinds.items(), row, strict=True)
@@ -44,7 +41,7 @@ def fetch_columns(
 
 def fetch_table(
     connection: Connection,
-    query: str | Composable,
+    query: str,
     schema: pa.Schema,
     parameters: Mapping[str, Any],
 ) -> pa.Table:
@@ -53,12 +50,7 @@ def fetch_table(
     Integers are `bigint` in the query, texts `text`; `timestamptz` and `timestamp` are
     microseconds.
     """
-    columns = [
-        expression
-        for field in schema
-        for expression in (_values(field), SQL("string_agg({}, '')").format(_present(field)))
-    ]
-    row = _fetch(connection, query, schema.names, columns, parameters)
+    row = _fetch(connection, _table_statement(query, schema), parameters)
     arrays = [
         _array(field, data or b"", np.frombuffer(present or b"", ">i4"))
         for field, data, present in zip(schema, row[::2], row[1::2], strict=True)
@@ -66,21 +58,37 @@ def fetch_table(
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _fetch(
-    connection: Connection,
-    query: str | Composable,
-    names: list[str],
-    columns: list[Any],
-    parameters: Mapping[str, Any],
-) -> tuple[Any, ...]:
-    inner = SQL(query) if isinstance(query, str) else query
-    statement = SQL("SELECT {} FROM ({}) AS rows ({})").format(
-        SQL(", ").join(columns), inner, SQL(", ").join(map(Identifier, names))
-    )
+def _fetch(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Any:
     with connection.cursor(row_factory=tuple_row, binary=True) as cursor:
         row = cursor.execute(statement, parameters).fetchone()
     assert row is not None  # aggregates return one row
     return row
+
+
+@lru_cache
+def _column_statement(query: str, kinds: tuple[tuple[str, str], ...]) -> str:
+    columns = [
+        SQL("string_agg({}({}), '')").format(Identifier(_SEND_FUNCTIONS[kind]), Identifier(name))
+        for name, kind in kinds
+    ]
+    return _statement(query, [name for name, _ in kinds], columns)
+
+
+@lru_cache
+def _table_statement(query: str, schema: pa.Schema) -> str:
+    columns = [
+        expression
+        for field in schema
+        for expression in (_values(field), SQL("string_agg({}, '')").format(_present(field)))
+    ]
+    return _statement(query, schema.names, columns)
+
+
+def _statement(query: str, names: list[str], columns: Sequence[Composable]) -> str:
+    statement = SQL("SELECT {} FROM ({}) AS rows ({})").format(
+        SQL(", ").join(columns), SQL(query), SQL(", ").join(map(Identifier, names))
+    )
+    return statement.as_string()
 
 
 def _values(field: pa.Field) -> Composable:

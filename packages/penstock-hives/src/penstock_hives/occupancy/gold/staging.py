@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -200,7 +201,7 @@ class GoldStaging:
         """Publish what is staged. Staged statuses that differ from the stored ones remain."""
         for target in GOLD_TABLES:
             if target in targets:
-                self._merge(connection, target, GOLD_TABLES[target])
+                connection.execute(_merge_statement(self, target))
 
     def changed_hives(self) -> Composed:
         """After `merge`, the condition for hives whose status has changed."""
@@ -254,14 +255,17 @@ class GoldStaging:
                 copy.write(encode_rows(batch, list(columns.values())))
             copy.write(TRAILER)
 
-    def _merge(self, connection: Connection, target: str, table: GoldTable) -> None:
-        insert = _insertion(self.table(target), target, table)
-        if table.is_versioned:
-            insert = SQL(
-                "WITH changed AS ({} RETURNING hive_id) "
-                "DELETE FROM {} WHERE hive_id NOT IN (SELECT hive_id FROM changed)"
-            ).format(insert, self.table(target))
-        connection.execute(insert)
+
+@lru_cache(maxsize=64)
+def _merge_statement(staging: GoldStaging, target: str) -> str:
+    table, staged = GOLD_TABLES[target], staging.table(target)
+    insert = _insertion(staged, target, table)
+    if table.is_versioned:
+        insert = SQL(
+            "WITH changed AS ({} RETURNING hive_id) "
+            "DELETE FROM {} WHERE hive_id NOT IN (SELECT hive_id FROM changed)"
+        ).format(insert, staged)
+    return insert.as_string()
 
 
 def _insertion(staged: Identifier, target: str, table: GoldTable) -> Composed:
