@@ -57,6 +57,34 @@ def test_an_unknown_rule_is_refused(match: Any) -> None:
         HeadersRouter().check(Binding("amq.headers", target, "", {"x-match": match}))
 
 
+@given(st.lists(st.tuples(tables, st.sampled_from(X_MATCH_VALUES), st.booleans())), tables)
+def test_many_bindings_are_found_as_each_alone(
+    bindings: list[tuple[dict[str, Any], str, bool]], headers: dict[str, Any]
+) -> None:
+    router = HeadersRouter()
+    made = []
+    for number, (arguments, match, stays) in enumerate(bindings):
+        target: Any = number
+        binding = Binding("amq.headers", target, "", {**arguments, "x-match": match})
+        router.add(binding)
+        made.append((binding, stays))
+    for binding, stays in made:
+        if not stays:
+            router.remove(binding)
+    expected = {
+        binding.destination
+        for binding, stays in made
+        if stays and routed(binding.arguments, headers)
+    }
+    assert set(router.match(b"", message(headers=headers))) == expected
+
+
+def test_values_that_cannot_be_looked_up_are_compared() -> None:
+    for value in ([1, 2], {"k": 1}, b"bytes", 2.0):
+        assert routed({"a": value}, {"a": value})
+        assert not routed({"a": value}, {"a": [0]})
+
+
 def test_what_is_removed_no_longer_matches() -> None:
     router = HeadersRouter()
     target: Any = object()

@@ -126,12 +126,17 @@ class HeadersRouter:
 
     `x-match` is `all` (default) or `any`; these ignore headers that begin with `x-`, unlike
     `all-with-x` and `any-with-x`. An argument without a value matches if the header is present.
+
+    Bindings are found by the message's headers: one with `all` by the argument that the fewest
+    others are found by, one with `any` by each of its arguments.
     """
 
     keyed = False
 
     def __init__(self) -> None:
-        self._bound: dict[Binding, tuple[bool, dict[str, Any]]] = {}
+        self._index: dict[HeaderKey, dict[Binding, dict[str, Any]]] = {}
+        self._unconditional: dict[Binding, None] = {}  #: `all` without arguments
+        self._keys: dict[Binding, list[HeaderKey]] = {}
 
     def check(self, binding: Binding) -> None:
         match = binding.arguments.get("x-match", "all")
@@ -148,20 +153,47 @@ class HeadersRouter:
             for name, value in binding.arguments.items()
             if name != "x-match" and (with_x or not name.startswith("x-"))
         }
-        self._bound[binding] = (match.startswith("all"), wanted)
+        keys = {_header_key(name, value): {name: value} for name, value in wanted.items()}
+        if match.startswith("all"):
+            if not keys:
+                self._unconditional[binding] = None
+                return
+            rarest = min(keys, key=lambda key: len(self._index.get(key, ())))
+            keys = {rarest: wanted}
+        self._keys[binding] = list(keys)
+        for key, conditions in keys.items():
+            self._index.setdefault(key, {})[binding] = conditions
 
     def remove(self, binding: Binding) -> None:
-        del self._bound[binding]
+        self._unconditional.pop(binding, None)
+        for key in self._keys.pop(binding, ()):
+            found = self._index[key]
+            del found[binding]
+            if not found:
+                del self._index[key]
 
     def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        matched = dict.fromkeys(binding.destination for binding in self._unconditional)
         headers = decode_header(message.header).headers or {}
-        for binding, (every, wanted) in self._bound.items():
-            hits = (
-                name in headers and (value is None or _same(headers[name], value))
-                for name, value in wanted.items()
-            )
-            if all(hits) if every else any(hits):
-                yield binding.destination
+        for name, value in headers.items():
+            for found in (self._index.get((name,)), self._index.get(_header_key(name, value))):
+                for binding, wanted in (found or {}).items():
+                    if all(
+                        each in headers and (value is None or _same(headers[each], value))
+                        for each, value in wanted.items()
+                    ):
+                        matched[binding.destination] = None
+        return matched
+
+
+#: A header and its value, or the header alone if the value cannot be looked up.
+HeaderKey = tuple[Any, ...]
+
+
+def _header_key(name: str, value: Any) -> HeaderKey:
+    if value is None or isinstance(value, dict | list | bytearray):
+        return (name,)
+    return (name, isinstance(value, bool), value)
 
 
 def _same(left: Any, right: Any) -> bool:

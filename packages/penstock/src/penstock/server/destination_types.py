@@ -18,6 +18,12 @@ from penstock.destinations.exchange_types import (
     TopicRouter,
 )
 from penstock.destinations.queue import ClassicQueue
+from penstock.destinations.selective_routers import (
+    ConsistentHashRouter,
+    ModulusHashRouter,
+    RandomRouter,
+    RecentHistoryRouter,
+)
 from penstock.destinations.session import MqttSessionQueue
 from penstock.destinations.stream import Stream
 
@@ -37,6 +43,15 @@ def _plain(router: Callable[[], ExchangeRouter]) -> ExchangeFactory:
         return ExchangeDriver(
             vhost, name, DefaultExchangeRouter(vhost) if name == "" else router(), **settings
         )
+
+    return make
+
+
+def _configured(router: Callable[[dict[str, Any]], ExchangeRouter]) -> ExchangeFactory:
+    """For a router that reads arguments of the exchange."""
+
+    def make(vhost: VirtualHost, name: str, **settings: Any) -> ExchangeDriver:
+        return ExchangeDriver(vhost, name, router(settings["arguments"]), **settings)
 
     return make
 
@@ -66,8 +81,13 @@ def _content(vhost: VirtualHost, name: str, **settings: Any) -> ExchangeDriver:
 
 EXCHANGE_TYPES: Final[dict[str, ExchangeFactory]] = {
     **{name: _plain(router) for name, router in EXCHANGE_ROUTERS.items()},
+    "x-consistent-hash": _configured(ConsistentHashRouter),
     "x-content": _content,
     "x-delayed-message": _delayed,
+    "x-local-random": _plain(RandomRouter),
+    "x-modulus-hash": _plain(ModulusHashRouter),
+    "x-random": _plain(RandomRouter),
+    "x-recent-history": _configured(RecentHistoryRouter),
 }
 
 QUEUE_TYPES: Final[dict[str, QueueFactory]] = {
