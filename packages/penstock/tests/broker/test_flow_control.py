@@ -51,6 +51,7 @@ class Terminal:
     def __init__(self, stand: Stand) -> None:
         self.host: Any = Host(stand)
         self.transport: Any = Transport()
+        self.output: Any = None
         self.name = "peer"
         self.published = 0
         self.closing = False

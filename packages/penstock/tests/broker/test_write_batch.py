@@ -151,6 +151,9 @@ class Reader:
     def hold(self) -> None:
         self.told.append("hold")
 
+    def hold_output(self) -> Callable[[], None]:
+        raise AssertionError("nothing is replicated")
+
     def resume(self) -> None:
         self.told.append("resume")
 

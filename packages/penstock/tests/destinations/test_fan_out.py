@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -23,6 +24,9 @@ class Reader:
 
     def hold(self) -> None:
         self.held = True
+
+    def hold_output(self) -> Callable[[], None]:
+        raise AssertionError("nothing is replicated")
 
     def resume(self) -> None:
         self.held = False

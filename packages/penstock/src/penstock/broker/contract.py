@@ -178,7 +178,8 @@ class Driver(Protocol):
 # Results of `Sink.push`; those of several sinks are or-ed.
 ACCEPTED: Final = 0  #: in memory, or delivered
 LOGGED: Final = 1  #: in the log: stored after the next commit
-REJECTED: Final = 2  #: the queue is full
+REJECTED: Final = 2  #: the queue is full, or too few members of a cluster are in sync
+IN_SYNC: Final = 4  #: besides LOGGED: stored when all in-sync members of the cluster have it
 
 
 class Sink(Protocol):

@@ -71,6 +71,11 @@ def _is_queue_type(value: Any) -> str | None:
     return None if value in QUEUE_TYPES else f"{value!r} is none of {', '.join(QUEUE_TYPES)}"
 
 
+def _is_confirm_policy(value: Any) -> str | None:
+    known = ("local", "in-sync")
+    return None if value in known else f"{value!r} is none of {', '.join(known)}"
+
+
 def _is_age(value: Any) -> str | None:
     try:
         age_seconds(value)
@@ -84,6 +89,7 @@ COMMON_ARGUMENTS: dict[str, Callable[[Any], str | None]] = {
     "x-queue-type": _is_queue_type,
     "x-max-length-bytes": _is_count,
     "x-queue-leader-locator": _is_text,
+    "x-confirm-policy": _is_confirm_policy,
     "x-initial-cluster-size": _is_positive,
 }
 QUEUE_ARGUMENTS = COMMON_ARGUMENTS | {

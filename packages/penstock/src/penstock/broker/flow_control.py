@@ -8,6 +8,7 @@ client whose input takes long yields to others (`write_batch.py`).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from penstock.broker.buckets import MemoryAccount
@@ -28,10 +29,20 @@ MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
 _log = get_logger("penstock.flow_control")
 
 
+class HeldOutput(Protocol):
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
 class FlowControlledTerminal(Protocol):
     """The terminal's part in flow control."""
 
     host: Host
+
+    @property
+    def output(self) -> HeldOutput: ...
+
     transport: asyncio.Transport
     name: str
     published: int
@@ -100,6 +111,12 @@ class ReadFlowControl:
         """Stop processing until the received part of a large message is on disk."""
         self._terminal.held = True
         self.pause()
+
+    def hold_output(self) -> Callable[[], None]:
+        """Hold the client's output until the returned function is called."""
+        output = self._terminal.output
+        output.hold()
+        return output.release
 
     def defer_rest(self) -> None:
         """Process the rest of the input after other clients."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.broker.buckets import BucketPool
 from penstock.broker.log.committer import Committer
@@ -26,3 +27,14 @@ class Kernel:
     spools: Spools
     metrics: Metrics
     report: Callable[[str], None]  #: reports corruption to the operator
+
+    def confirms_in_sync(self, arguments: dict[str, Any]) -> bool:
+        """Whether a queue's publishers are confirmed when all in-sync members have the message.
+
+        In a cluster, quorum queues and streams do so unless declared otherwise.
+        """
+        if self.committer.observer is None:
+            return False
+        replicated = arguments.get("x-queue-type") in ("quorum", "stream")
+        default = "in-sync" if replicated else self.settings.cluster.confirm_policy
+        return bool(arguments.get("x-confirm-policy", default) == "in-sync")

@@ -46,6 +46,7 @@ _ARGUMENTS: Final = {
     "dead-letter-exchange": "x-dead-letter-exchange",
     "dead-letter-routing-key": "x-dead-letter-routing-key",
     "consumer-timeout": "x-consumer-timeout",
+    "confirm-policy": "x-confirm-policy",
     "max-age": "x-max-age",
     "stream-max-segment-size-bytes": "x-stream-max-segment-size-bytes",
     "queue-leader-locator": "x-queue-leader-locator",

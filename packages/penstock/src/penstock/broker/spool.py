@@ -225,11 +225,14 @@ class BodyFiles:
         return sorted(found)
 
     def add(self, offset: int, spool: Spool) -> None:
-        spool.link(self.path(offset))
+        path = self.path(offset)
+        spool.link(path)
+        if (observer := self._committer.observer) is not None:
+            observer.replace(path, spool.fileno(), spool.size)
         self._committer.adopt(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))
 
     def remove(self, offset: int) -> None:
-        self.path(offset).unlink(missing_ok=True)
+        self._delete(self.path(offset))
 
     def remove_later(self, offset: int) -> None:
         """Remove a body once everything appended so far is on disk."""
@@ -238,4 +241,9 @@ class BodyFiles:
     def sweep(self, is_live: Callable[[int], bool]) -> None:
         for body in self._directory.glob("*.body"):
             if not is_live(int(body.stem)):
-                body.unlink(missing_ok=True)
+                self._delete(body)
+
+    def _delete(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        if (observer := self._committer.observer) is not None:
+            observer.delete(path)

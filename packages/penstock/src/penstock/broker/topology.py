@@ -37,6 +37,8 @@ class Topology:
         self.path = path
         self._records: dict[TopologyKey, dict[str, Any]] = {}
         self._pending: list[bytes] = []
+        #: In a cluster: called before a change is written.
+        self.on_change: Callable[[], None] | None = None
         self.journal = CompactedFile(
             path,
             committer,
@@ -72,6 +74,8 @@ class Topology:
     def _append(self, line: dict[str, Any]) -> None:
         if not self._pending:
             self.journal.touch()
+        if self.on_change is not None:
+            self.on_change()
         self._pending.append(_encode_line(line))
 
     def _snapshot(self) -> bytes:

@@ -91,6 +91,10 @@ class Users:
         self._users: dict[str, User] = {}
         self._cache: dict[str, dict[tuple[str, str, str], bool]] = {}
 
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
     def load(self) -> None:
         """Read the file, or create it with the first users.
 

@@ -49,6 +49,9 @@ class DeferrableInput(Protocol):
 
     def resume(self) -> None: ...
 
+    def hold_output(self) -> Callable[[], None]:
+        """Hold the client's output until the returned function is called."""
+
 
 class WriteBatch:
     def __init__(self, loop: asyncio.AbstractEventLoop, committer: Committer) -> None:
@@ -57,6 +60,8 @@ class WriteBatch:
         #: Terminals with pending output; a terminal adds itself at its first byte.
         self.to_flush: list[Flushable] = []
         self.spans_reads = False  #: the loop calls `end_pass`
+        #: In a cluster: whether the lease is too old. Then output waits, as another may lead.
+        self.is_fenced: Callable[[], bool] | None = None
         self._reads = 0
         self._deadline = 0.0  # set at the first check of the clock
         self._pieces: deque[Callable[[], None]] = deque()
@@ -91,6 +96,8 @@ class WriteBatch:
         if committer.pending:
             committer.write()
         to_flush = self.to_flush
+        if self.is_fenced is not None and to_flush and self.is_fenced():
+            return
         while to_flush:
             to_flush.pop().flush()
 

@@ -14,8 +14,10 @@ import typer
 
 from penstock.cli.options import (
     AsJson,
+    Cluster,
     ConfigFile,
     Data,
+    Follow,
     Listen,
     ManagementUrl,
     Overrides,
@@ -81,25 +83,35 @@ def broker(
     pairs: Overrides = None,
     data: Data = None,
     listen: Listen = None,
+    cluster: Cluster = None,
+    follow: Follow = None,
     with_stdin: StopWithStdin = False,
 ) -> None:
     """Run a broker. It prints a line when it is ready, and stops on SIGTERM or Ctrl-C."""
     if context.invoked_subcommand is None:
         from penstock.server.event_loop import new_event_loop
 
-        settings = prepare(file, pairs, data, listen).settings
+        settings = prepare(file, pairs, data, listen, cluster, follow).settings
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_run(settings, with_stdin))
 
 
 async def _run(settings: Settings, with_stdin: bool) -> None:
+    from penstock.cluster.member import with_remembered_cluster
     from penstock.server import Broker
 
     set_mmap_threshold()
     raise_descriptor_limit()
+    own = with_remembered_cluster(settings.broker, settings.data)
+    if own.cluster.enabled:
+        from penstock.server.cluster_member import ClusterMember
+
+        run: type[Broker | ClusterMember] = ClusterMember
+    else:
+        run = Broker
     async with (
         stop_event(with_stdin) as stop,
-        Broker(settings.broker, data=settings.data, on_shutdown=stop.set) as broker,
+        run(own, data=settings.data, on_shutdown=stop.set) as broker,
     ):
         typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
         with short_gc_pauses():

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "Administer": {
         "console": "penstock.cli.console:console",
         "user": "penstock.cli.user:app",
+        "cluster": "penstock.cli.cluster:app",
         "definitions": "penstock.cli.definitions:app",
         "config": "penstock.cli.config:config",
         "doctor": "penstock.cli.doctor:doctor",

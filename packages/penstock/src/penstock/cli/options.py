@@ -35,6 +35,22 @@ Listen = Annotated[
         help="Address to listen on, such as amqp://127.0.0.1:5672; repeatable.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="URL",
+        help="Form or join a cluster: etcd://host:2379/NAME or postgresql://….",
+    ),
+]
+Follow = Annotated[
+    str | None,
+    typer.Option(
+        "--follow",
+        metavar="URL",
+        help="Copy this leader, penstock://host:port; promotion is by hand.",
+    ),
+]
 #: Of the management API.
 MANAGEMENT_URL_HELP: Final = (
     "Management API, as http://user:password@host:port. [default: of the configuration, as guest]"
@@ -73,6 +89,8 @@ def effective(
     pairs: list[str] | None = None,
     data: Path | None = None,
     listen: list[str] | None = None,
+    cluster: str | None = None,
+    follow: str | None = None,
 ) -> EffectiveSettings:
     """The configuration, with the options."""
     flags: dict[str, tuple[str, Any]] = parse_overrides(pairs or [])
@@ -80,6 +98,10 @@ def effective(
         flags["data"] = ("flag --data", data)
     if listen:
         flags["broker.listen"] = ("flag --listen", listen)
+    if cluster is not None:
+        flags["broker.cluster.url"] = ("flag --cluster", cluster)
+    if follow is not None:
+        flags["broker.cluster.follow"] = ("flag --follow", follow)
     return load_settings(os.environ, flags, file)
 
 
@@ -88,8 +110,10 @@ def prepare(
     pairs: list[str] | None = None,
     data: Path | None = None,
     listen: list[str] | None = None,
+    cluster: str | None = None,
+    follow: str | None = None,
 ) -> EffectiveSettings:
     """The same for a long-running process, whose logs are set up."""
-    found = effective(file, pairs, data, listen)
+    found = effective(file, pairs, data, listen, cluster, follow)
     configure_logs(found.settings.log)
     return found

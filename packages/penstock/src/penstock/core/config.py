@@ -212,6 +212,38 @@ class OverlaySettings:
 
 
 @settings_model
+class ClusterSettings:
+    """Replication to other machines, and failover."""
+
+    url: str = Field(default="", repr=False)
+    """Where members agree who leads: etcd://host:2379/NAME or postgresql://…; empty for none."""
+    follow: str = ""
+    """The leader to copy, penstock://host:port; promotion is then by hand."""
+    listen: str = ""
+    """The address for followers, penstock://host:port, or penstocks:// for TLS."""
+    advertise: str = ""
+    """The address that others use for it, if it differs; penstock://host:port."""
+    node: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$", max_length=64)
+    """The name of this member; the default is chosen once and kept in the data directory."""
+    secret: str = Field(default="", repr=False)
+    """Shared by leader and followers; with etcd or PostgreSQL the members agree on one."""
+    confirm_policy: Literal["local", "in-sync"] = "local"
+    """When durable classic queues confirm: on this disk, or on those of all in-sync members."""
+    min_in_sync: int = Field(default=1, ge=1)
+    """In-sync members, with the leader, without which in-sync queues refuse publishes."""
+    lease: Seconds = Field(default=5.0, ge=0.5)
+    """How long a leader leads without renewing its lease."""
+    follower_timeout: Seconds = Field(default=3.0, gt=0)
+    """A follower that does not acknowledge for so long leaves the in-sync set."""
+    max_lag: Bytes = Field(default=64 * MiB, ge=MiB)
+    """Changes that may wait for one follower; beyond it the follower starts again."""
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.url or self.follow or self.listen)
+
+
+@settings_model
 class BrokerSettings:
     """One broker: listeners, limits and memory."""
 
@@ -237,6 +269,8 @@ class BrokerSettings:
     """Settings of PADRES clients."""
     overlay: OverlaySettings = OverlaySettings()
     """Content-based routing between brokers."""
+    cluster: ClusterSettings = ClusterSettings()
+    """Replication to other machines, and failover."""
 
     frame_max: Bytes = Field(default=128 * KiB, ge=4096, le=GiB)
     """The largest AMQP frame, offered to clients in negotiation."""

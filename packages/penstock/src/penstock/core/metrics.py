@@ -60,6 +60,10 @@ METRICS: Final = tuple(
         ),
         ("memory_used", "gauge", "memory_used_bytes", "Resident memory of the process."),
         ("disk_free", "gauge", "disk_free_bytes", "Free space of the data directory."),
+        ("cluster_epoch", "gauge", "cluster_epoch", "The leader's epoch; 0 without a cluster."),
+        ("cluster_in_sync", "gauge", "cluster_in_sync_members", "Members of the in-sync set."),
+        ("cluster_lag_bytes", "gauge", "cluster_lag_bytes", "Lag of the slowest follower."),
+        ("cluster_lag_seconds", "gauge", "cluster_lag_seconds", "Lag of the slowest follower."),
     )
 )
 
@@ -78,6 +82,8 @@ class Metrics:
         self.connections = self.blocked = self.channels = self.consumers = 0
         self.queues = self.exchanges = self.ready = self.unacknowledged = 0
         self.memory_used = self.disk_free = 0
+        self.cluster_epoch = self.cluster_in_sync = self.cluster_lag_bytes = 0
+        self.cluster_lag_seconds = 0.0
         self.refreshers: list[Callable[[Metrics], None]] = []
         #: Group commits by the duration of their sync, the last without an upper bound; the total.
         self.syncs = [0] * (len(_SYNC_BUCKETS) + 1)

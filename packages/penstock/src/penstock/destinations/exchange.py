@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from penstock.broker.contract import (
+    IN_SYNC,
     LOGGED,
     MANDATORY,
     REJECTED,
@@ -184,7 +185,7 @@ class ExchangeDriver:
         if outcome & REJECTED:
             channel.terminal.channel_failure(channel, receipt, QueueFull(self.name))
         elif outcome & LOGGED:
-            self._committer.wait(channel, receipt)
+            self._committer.wait(channel, receipt, outcome & IN_SYNC)
         else:
             channel.terminal.channel_confirm(channel, receipt)
 

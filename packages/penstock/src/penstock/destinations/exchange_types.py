@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.broker.contract import (
     ACCEPTED,
+    IN_SYNC,
     LOGGED,
     PERSISTENT,
     Binding,
@@ -277,7 +278,7 @@ class DelayedMessages:
         if self._store is not None and message.flags & PERSISTENT:
             delivery.offset = self._store.append(message)
         self._wait(delivery, 0)
-        return LOGGED if delivery.offset >= 0 else ACCEPTED
+        return LOGGED | IN_SYNC if delivery.offset >= 0 else ACCEPTED
 
     def _wait(self, delivery: Delivery, waited: int) -> None:
         remaining = max(0, _delay(delivery.message) - waited) / 1000

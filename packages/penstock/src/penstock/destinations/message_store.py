@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from heapq import heappop, heappush
@@ -22,6 +21,7 @@ from penstock.broker.content_header import message_priority
 from penstock.broker.contract import (
     ACCEPTED,
     EXPIRES,
+    IN_SYNC,
     LOGGED,
     PERSISTENT,
     PRIORITY,
@@ -33,6 +33,7 @@ from penstock.broker.kernel import Kernel
 from penstock.broker.log.ack_file import AckFile
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
+from penstock.broker.log.observer import remove_tree
 from penstock.broker.spool import BodyFiles
 from penstock.core.basic_properties import decode_header
 
@@ -53,6 +54,7 @@ class MessageStore:
         "_ttl",
         "has_ttl",
         "log",
+        "logged",
         "memory",
         "position",
         "ready",
@@ -69,6 +71,7 @@ class MessageStore:
         recovered: Callable[[], None],
         settled: Container[int] = (),
         tracks_sent: bool = False,
+        in_sync: bool = False,
     ) -> None:
         """With `tracks_sent`, the caller must call `mark_sent` before it sends a logged message.
 
@@ -76,6 +79,7 @@ class MessageStore:
         may be readable again.
         """
         self._kernel = kernel
+        self.set_in_sync(in_sync)
         self._pool = kernel.pool
         self._ttl = limits.ttl
         self._expired = expired
@@ -97,8 +101,12 @@ class MessageStore:
         if self.log is not None:
             self._recover(self.log, settled)
 
+    def set_in_sync(self, in_sync: bool) -> None:
+        """Whether confirms wait for the in-sync members of a cluster."""
+        self.logged = LOGGED | IN_SYNC if in_sync else LOGGED  #: the outcome of logged messages
+
     def add(self, message: Message) -> int:
-        """Returns ACCEPTED or LOGGED."""
+        """Returns ACCEPTED or `logged`."""
         log = self.log if message.flags & PERSISTENT else None
         lane = self._lanes[0] if len(self._lanes) == 1 else self._lane(message)
         expires_later = self.has_ttl or message.flags & EXPIRES
@@ -118,7 +126,7 @@ class MessageStore:
         self.ready_bytes += message.size
         if expires_later:
             self.schedule_expiry(expires)
-        return ACCEPTED if log is None else LOGGED
+        return ACCEPTED if log is None else self.logged
 
     def requeue(self, delivery: Delivery) -> None:
         """Put a delivered message back at its original position."""
@@ -393,6 +401,7 @@ class MessageLog:
 
     def __init__(self, kernel: Kernel, directory: Path) -> None:
         self.directory = directory
+        self._committer = kernel.committer
         segment_bytes = min(kernel.settings.segment_bytes, 16 << 20)
         self.log = Log(
             directory, kernel.committer, segment_bytes=segment_bytes, report=kernel.report
@@ -467,4 +476,4 @@ class MessageLog:
         with contextlib.suppress(FileNotFoundError):
             self.log.delete()
             self.acks.delete()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_tree(self.directory, self._committer.observer)

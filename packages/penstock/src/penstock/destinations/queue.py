@@ -77,6 +77,7 @@ class ClassicQueue:
         timeout = self.limits.consumer_timeout
         self._consumer_timeout = None if timeout is None else ConsumerTimeout(self.kernel, timeout)
         self._expiry = QueueExpiry(self.kernel, self.limits.expires, self._expire)
+        self._in_sync = self._confirms_in_sync()
         kept = self.kernel.directory / "queues" / directory_name(vhost.name) / directory_name(name)
         self._messages = MessageStore(
             self.kernel,
@@ -84,6 +85,7 @@ class ClassicQueue:
             self.limits,
             expired=self._dead_letter_expired,
             recovered=self._drain,
+            in_sync=self._in_sync,
         )
         self.used()
 
@@ -187,6 +189,8 @@ class ClassicQueue:
 
     def push(self, message: Message) -> int:
         messages = self._messages
+        if self._in_sync and self.kernel.committer.refuses:
+            return REJECTED
         channel = None if messages.ready else self.consumers.take()
         if channel is None:
             outcome = self._enqueue(message)
@@ -207,7 +211,7 @@ class ClassicQueue:
         outcome = ACCEPTED
         if message.flags & PERSISTENT and messages.log is not None:
             delivery.offset = messages.log.append(message)
-            outcome = LOGGED
+            outcome = messages.logged
         if self._consumer_timeout is not None:
             self._consumer_timeout.on_delivered(channel, delivery)
         if message.spool is None:
@@ -332,8 +336,14 @@ class ClassicQueue:
         self._expiry = QueueExpiry(self.kernel, limits.expires, self._expire)
         self.used()
         self._messages.set_ttl(limits.ttl)
+        self._in_sync = self._confirms_in_sync()
+        self._messages.set_in_sync(self._in_sync)
         if limits.bounded and not limits.reject:
             self._drop_heads()
+
+    def _confirms_in_sync(self) -> bool:
+        arguments = self.policy.merged(self.arguments)
+        return self.durable and self.owner is None and self.kernel.confirms_in_sync(arguments)
 
     def bound(self, binding: Binding) -> None:
         """Nothing to do: exchanges hold the bindings."""

@@ -7,16 +7,25 @@ messages. Segments are deleted by age (`x-max-age`) and size (`x-max-length-byte
 
 from __future__ import annotations
 
-import shutil
 import struct
 from datetime import datetime
 from typing import Any, Final
 
-from penstock.broker.contract import LOGGED, Binding, Channel, Delivery, Fragment, Message
+from penstock.broker.contract import (
+    IN_SYNC,
+    LOGGED,
+    REJECTED,
+    Binding,
+    Channel,
+    Delivery,
+    Fragment,
+    Message,
+)
 from penstock.broker.declarations import MAX_AGE_PATTERN, age_seconds
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
+from penstock.broker.log.observer import remove_tree
 from penstock.broker.policies import EffectivePolicy, describe_policy
 from penstock.broker.spool import BodyFiles
 from penstock.broker.vhost import VirtualHost, directory_name
@@ -88,6 +97,8 @@ class Stream:
     def _set_policy(self, policy: EffectivePolicy) -> None:
         self.policy = policy
         arguments = policy.merged(self.arguments)
+        self._in_sync = self.kernel.confirms_in_sync(arguments)
+        self._logged = LOGGED | IN_SYNC if self._in_sync else LOGGED
         age = arguments.get("x-max-age")
         self._max_age = None if age is None else age_seconds(age) * 1000
         self._max_bytes: int | None = arguments.get("x-max-length-bytes")
@@ -147,6 +158,8 @@ class Stream:
             reader.sending = None
 
     def push(self, message: Message) -> int:
+        if self._in_sync and self.kernel.committer.refuses:
+            return REJECTED
         offset = self.log.append(message)
         if message.spool is not None:
             self._bodies.add(offset, message.spool)
@@ -155,7 +168,7 @@ class Stream:
             self.kernel.write_batch.call_soon(self._retain)
         if self._readers:
             self._wake_when_synced()
-        return LOGGED
+        return self._logged
 
     def _wake_when_synced(self) -> None:
         """Wake consumers after the next sync."""
@@ -332,7 +345,7 @@ class Stream:
             channel.terminal.channel_failure(channel, 0, why)
         self._readers.clear()
         self.log.delete()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        remove_tree(self._directory, self.kernel.committer.observer)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -98,6 +98,7 @@ class Watermark:
 
     def __init__(self, path: Path, store: str, committer: Committer) -> None:
         self.store = store
+        self._path = path
         self._committer = committer
         self._written = self.number = 0
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -119,6 +120,8 @@ class Watermark:
             return
         line = f"{self.store} {self.number:020}\n".encode()  # of constant length: never torn
         os.pwrite(self._fd, line, 0)
+        if (observer := self._committer.observer) is not None:
+            observer.append(self._path, 0, line)
         self._written = self.number
 
     def begin_sync(self) -> list[int]:

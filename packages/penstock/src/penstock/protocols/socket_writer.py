@@ -40,6 +40,7 @@ class SocketWriter:
         "deferred_bytes",
         "delivered",
         "has_written",
+        "holds",
         "out",
         "paused",
         "scheduled",
@@ -60,6 +61,7 @@ class SocketWriter:
         self.delivered = 0  #: messages in this batch
         self.deferred_bytes = 0  #: of responses that wait behind a large message
         self.has_written = False  #: since the heartbeat timer last cleared it
+        self.holds = 0  #: changes of topology that must be replicated before output continues
         self.scheduled = False  #: part of this write batch
         self.paused = False  #: the transport's buffer is full
         self.write_blocked = False  #: consumers have no credit until the socket has caught up
@@ -89,7 +91,7 @@ class SocketWriter:
     def flush(self) -> None:
         self.scheduled = False
         out, terminal = self.out, self._terminal
-        if terminal is None:
+        if terminal is None or self.holds:
             return
         if out:
             data = b"".join(out)
@@ -104,6 +106,14 @@ class SocketWriter:
             self.release_buckets()
         if self.write_blocked and not self.paused:
             self._write_batch.loop.call_soon(self._unblock)
+
+    def hold(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
+        if not self.holds and self.out:
+            self.schedule()
 
     def release_buckets(self) -> None:
         buckets, self._buckets = self._buckets, None

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import penstock
 from penstock.broker.buckets import BucketPool
@@ -45,6 +45,7 @@ from penstock.server.overlay import Overlay
 
 if TYPE_CHECKING:
     from penstock.broker.content_router import ContentRouter
+    from penstock.cluster.replication import Replication
     from penstock.server.management.server import ManagementServer
     from penstock.server.websocket import WebSocketConnection
 
@@ -55,6 +56,23 @@ LOCK_NAME: Final = "broker.lock"
 MONITOR_SECONDS: Final = 1.0
 
 _log = get_logger("penstock.broker")
+
+
+class LeadingMember(Protocol):
+    """The member of a cluster whose broker leads."""
+
+    replication: Replication
+
+    def is_fenced(self) -> bool:
+        """The lease is so old that another may lead soon."""
+
+    def describe(self) -> dict[str, Any]: ...
+
+    def resign(self) -> None:
+        """Let another member lead."""
+
+    def remove(self, node: str) -> None:
+        """Disconnect a follower that will not return, and remove it from the in-sync set."""
 
 
 class Broker:
@@ -71,8 +89,12 @@ class Broker:
         *,
         data: Path | None = None,
         on_shutdown: Callable[[], None] | None = None,
+        cluster: LeadingMember | None = None,
     ) -> None:
-        """`on_shutdown` is called when an overlay command requests a shutdown."""
+        """`on_shutdown` is called when an overlay command requests a shutdown. A broker that leads
+        a `cluster` is replicated."""
+        self.cluster = cluster
+        self._users_replicated = 0  # their version
         self.settings = settings or BrokerSettings()
         self.data = data or data_home()
         self.alarms = Alarms(self._alarms_changed)
@@ -137,6 +159,8 @@ class Broker:
             on_synced=self._synced,
             observe_sync=metrics.observe_sync,
         )
+        if self.cluster is not None:
+            committer.observer = self.cluster.replication
         self.kernel = Kernel(
             loop=loop,
             settings=self.settings,
@@ -161,6 +185,11 @@ class Broker:
         self.users = Users(self.data / "users.json")
         self.users.load()
         self.topology = Topology(log / "topology.jsonl", committer, self._report)
+        if self.cluster is not None:
+            self.kernel.write_batch.is_fenced = self.cluster.is_fenced
+            self.cluster.replication.in_sync.on_released = self.kernel.write_batch.flush
+            self.topology.on_change = self._hold_declaration
+            self.replicate_users()
         default = ("vhost", self.settings.default_vhost)
         if default not in dict(self.topology.all("vhost")):
             self.topology.put(default, {})
@@ -316,6 +345,40 @@ class Broker:
         vhost.delete()
         self.overlay.forget(name)
 
+    # Replication.
+
+    def _hold_declaration(self) -> None:
+        """The client that changes topology is answered when the change is replicated."""
+        reader = self.kernel.write_batch.reader
+        if reader is not None:
+            release = reader.hold_output()
+            self.kernel.committer.after(release, lambda _: release())
+
+    def replicate_users(self) -> None:
+        """Send the users file to followers, if it has changed."""
+        if self.cluster is not None and self.users.version != self._users_replicated:
+            self._users_replicated = self.users.version
+            self.cluster.replication.replace_file(self.users.path)
+
+    async def replicated(self) -> None:
+        """Wait until all changes so far are on the disks of the in-sync members of the cluster."""
+        if self.cluster is None:
+            return
+        self.replicate_users()
+        done: asyncio.Future[None] = self.kernel.loop.create_future()
+
+        def succeeded() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def failed(error: OSError) -> None:
+            if not done.done():
+                done.set_exception(error)
+
+        self.kernel.committer.after(succeeded, failed)
+        self.kernel.write_batch.flush()
+        await done
+
     @property
     def links(self) -> Overlay:
         return self.overlay
@@ -366,6 +429,13 @@ class Broker:
         metrics.ready = sum(queue["messages_ready"] for queue in described)
         metrics.unacknowledged = sum(queue["messages_unacknowledged"] for queue in described)
         metrics.memory_used = memory_used()
+        if self.cluster is not None:
+            replication = self.cluster.replication
+            followers = replication.describe()
+            metrics.cluster_epoch = replication.epoch
+            metrics.cluster_in_sync = len(replication.in_sync.members)
+            metrics.cluster_lag_bytes = max(one["lag_bytes"] for one in followers)
+            metrics.cluster_lag_seconds = max(one["lag_seconds"] for one in followers)
 
 
 class ResourceMonitor:
@@ -400,6 +470,7 @@ class ResourceMonitor:
         else:
             broker.alarms.clear("memory")
         broker.users.refresh()
+        broker.replicate_users()
         broker.overlay.check_users()
 
     def fault(self, component: str, error: OSError) -> None:

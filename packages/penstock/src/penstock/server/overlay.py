@@ -220,6 +220,8 @@ class Overlay:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(uuid.uuid4().hex)
+            if (observer := self._broker.kernel.committer.observer) is not None:
+                observer.append(path, 0, path.read_bytes())
         return path.read_text().strip()
 
 

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from penstock.broker.contract import Channel
 from penstock.broker.disk_thread import DiskThread
+from penstock.broker.log.observer import CommitWaiters, StorageObserver
 
 #: The delay of syncs that nobody waits for.
 LAZY_SYNC_SECONDS: Final = 1.0
@@ -62,6 +63,9 @@ class Committer:
         sync: Callable[[int], None] = os.fdatasync,
     ) -> None:
         self._loop = loop
+        #: Is told every change of a file; waiters also wait for it.
+        self.observer: StorageObserver | None = None
+        self._sequence = 0  # of the last batch that the current cycle syncs
         self._on_fault = on_fault
         self._on_recovered = on_recovered
         self._on_synced = on_synced
@@ -97,19 +101,33 @@ class Committer:
         else:
             self._touched[log] = None
 
-    def wait(self, channel: Channel, receipt: int) -> None:
-        """Confirm this receipt once everything appended so far is on disk."""
-        self._fresh.receipts.append((channel, receipt))
+    def wait(self, channel: Channel, receipt: int, in_sync: int = 1) -> None:
+        """Confirm this receipt once everything appended so far is on disk: on the disks of all
+        in-sync members of a cluster, or only here."""
+        if in_sync:
+            self._fresh.receipts.append((channel, receipt))
+        else:
+            self._fresh.local.append((channel, receipt))
 
     def after(
         self, callback: Callable[[], None], failed: Callable[[OSError], None] | None = None
     ) -> None:
-        """Call back once everything appended so far is on disk, or `failed` if it cannot be."""
+        """Call back once everything appended so far is on disk, or `failed` if it cannot be.
+
+        In a cluster, it is on the disks of all in-sync members.
+        """
         self._fresh.callbacks.append((callback, failed))
 
     def also_sync(self, file: int | HasFileno) -> None:
         """Also sync this file, before later waiters are confirmed."""
         self.adopt(os.dup(file if isinstance(file, int) else file.fileno()))
+
+    def when_replicated(self, callback: Callable[[], None]) -> None:
+        """For `end_sync`: call back now, or when the in-sync members have what was synced."""
+        if self.observer is None:
+            callback()
+        elif self._syncing is not None:
+            self._syncing.callbacks.insert(0, (callback, None))
 
     def adopt(self, descriptor: int) -> None:
         """Also sync this descriptor, then close it."""
@@ -124,6 +142,11 @@ class Committer:
     @property
     def pending(self) -> bool:
         return bool(self._touched or self._touched_lazily or self._fresh)
+
+    @property
+    def refuses(self) -> bool:
+        """Too few members of the cluster are in sync for queues that need them."""
+        return self.observer is not None and self.observer.refuses
 
     @property
     def unwritten(self) -> int:
@@ -154,7 +177,10 @@ class Committer:
             if not await self._cycle():
                 break
         self._written.merge(self._fresh)
-        self._written.fail(self._loop, OSError(errno.ESHUTDOWN, "the broker closed"))
+        cause = OSError(errno.ESHUTDOWN, "the broker closed")
+        self._written.fail(self._report, cause)
+        if self.observer is not None:
+            self.observer.fail(cause)
         self._written = CommitWaiters()
         self._on_synced()
         self._thread.stop()
@@ -174,6 +200,8 @@ class Committer:
             self._failed(error)
             return False
         self._written.merge(self._fresh)
+        if self.observer is not None:
+            self.observer.seal()
         return True
 
     def _failed(self, error: OSError) -> None:
@@ -208,6 +236,8 @@ class Committer:
         """Start a cycle: sync everything that must be on disk for the waiters."""
         self._syncing, self._written = self._written, CommitWaiters()
         self._sync_started = self._loop.time()
+        if self.observer is not None:
+            self._sequence = self.observer.seal()
         files = list(self._dirty)
         self._dirty.clear()
         if self._overdue:
@@ -227,14 +257,17 @@ class Committer:
             self._thread.submit(partial(sync_all, descriptors, self._sync), self._ended)
 
     def _ended(self, error: OSError | None) -> None:
-        waiters, self._syncing = self._syncing or CommitWaiters(), None
         files, self._syncing_files = self._syncing_files, []
         for file in files:
             file.end_sync(error)
+        waiters, self._syncing = self._syncing or CommitWaiters(), None
         probing, self._probing = self._probing, False
         if error is None:
             self._observe_sync(self._loop.time() - self._sync_started)
-            waiters.confirm(self._loop)
+            if self.observer is None:
+                waiters.confirm(self._report)
+            else:
+                self.observer.when_replicated(self._sequence, waiters)
             if probing:
                 self._fault = None
                 self._on_recovered()
@@ -243,7 +276,7 @@ class Committer:
             waiters.merge(self._written)
             self._dirty.update(dict.fromkeys(files))
             self._failed(error)
-            waiters.fail(self._loop, error)
+            waiters.fail(self._report, error)
         self._on_synced()
         if self._cycle_ended is not None:
             self._cycle_ended.set_result(error is None)
@@ -253,6 +286,10 @@ class Committer:
                 self._begin()
             if probing:
                 self.write()  # data from during the fault
+
+    def _report(self, error: Exception) -> None:
+        message = "commit callback failed"
+        self._loop.call_exception_handler({"message": message, "exception": error})
 
     async def _cycle(self) -> bool:
         """Wait for the current cycle, if any; returns whether it succeeded."""
@@ -277,51 +314,3 @@ def sync_all(descriptors: list[int], sync: Callable[[int], None]) -> None:
             os.close(descriptor)
     if first is not None:
         raise first
-
-
-class CommitWaiters:
-    """Receipts of publishers and callbacks of the broker. Errors in one do not affect others."""
-
-    __slots__ = ("callbacks", "receipts")
-
-    def __init__(self) -> None:
-        self.receipts: list[tuple[Channel, int]] = []
-        self.callbacks: list[tuple[Callable[[], None], Callable[[OSError], None] | None]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.receipts or self.callbacks)
-
-    def merge(self, other: CommitWaiters) -> None:
-        self.receipts += other.receipts
-        self.callbacks += other.callbacks
-        other.receipts, other.callbacks = [], []
-
-    def confirm(self, loop: asyncio.AbstractEventLoop) -> None:
-        for channel, receipt in self.receipts:
-            try:
-                channel.terminal.channel_confirm(channel, receipt)
-            except Exception as error:
-                _report_callback_error(loop, error)
-        for callback, _ in self.callbacks:
-            try:
-                callback()
-            except Exception as error:
-                _report_callback_error(loop, error)
-
-    def fail(self, loop: asyncio.AbstractEventLoop, cause: OSError) -> None:
-        for channel, receipt in self.receipts:
-            try:
-                channel.terminal.channel_failure(channel, receipt, cause)
-            except Exception as error:
-                _report_callback_error(loop, error)
-        for _, failed in self.callbacks:
-            try:
-                if failed is not None:
-                    failed(cause)
-            except Exception as error:
-                _report_callback_error(loop, error)
-
-
-def _report_callback_error(loop: asyncio.AbstractEventLoop, error: Exception) -> None:
-    message = "commit callback failed"
-    loop.call_exception_handler({"message": message, "exception": error})

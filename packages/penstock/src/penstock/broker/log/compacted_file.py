@@ -85,6 +85,8 @@ class CompactedFile:
         self._file = _RecordFile(self._path, end)
         if torn:
             self._file.truncate()
+            if (observer := self._committer.observer) is not None:
+                observer.truncate(self._path, end)
             report(torn_tail(self._path, torn))
         self._unsynced = True  # a killed process may have left data that only the kernel has
         self.touch()
@@ -103,6 +105,8 @@ class CompactedFile:
             self._file = _RecordFile(self._path)
             self._new_name = True
         self._file.write(records)
+        if (observer := self._committer.observer) is not None:
+            observer.append(self._path, self._file.size - len(records), records)
         self._unsynced = True
         self._written()
         if self._copy is not None:
@@ -185,6 +189,8 @@ class CompactedFile:
 
     def _replace_by(self, copy: _RecordFile) -> None:
         self._copy_path.replace(self._path)
+        if (observer := self._committer.observer) is not None:
+            observer.replace(self._path, copy.fd, copy.size)
         if self._file is not None:
             self._file.close()
         self._file = copy
@@ -206,6 +212,8 @@ class CompactedFile:
     def delete(self) -> None:
         self._end()
         self._path.unlink(missing_ok=True)
+        if (observer := self._committer.observer) is not None:
+            observer.delete(self._path)
 
     def _end(self) -> None:
         self._closed = True

@@ -16,11 +16,12 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from penstock.broker.contract import Message
-from penstock.broker.log.chunk import CHUNK_BYTES, Chunk, encode_chunk
+from penstock.broker.log.chunk import CHUNK_BYTES, Chunk, encode_chunk, encode_chunk_header
 from penstock.broker.log.committer import Committer
 from penstock.broker.log.segment import CorruptionReport, Segment
 from penstock.core.errors import CorruptChunk
@@ -56,11 +57,14 @@ class Log:
         self._made_directory = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         self._corruption = CorruptionReport(report)
-        self._segments = SegmentList(directory, self._corruption)
+        self._segments = SegmentList(directory, self._corruption, committer)
         end = self._segments.end
         self.next_offset = end  #: of the next message
         self.written_offset = end  #: everything below is in the files
-        self.synced_offset = end  #: everything below is on disk
+        #: Everything below is on disk: in a cluster, on the disks of all in-sync members.
+        self.synced_offset = end if committer.observer is None else self.first_offset
+        if committer.observer is not None:
+            committer.after(partial(self._advance, end))
         self._pending: list[Message] = []
         self._flags: dict[int, int] = {}  # of pending messages, if not zero
         self._timestamp = 0  # of pending messages
@@ -159,9 +163,12 @@ class Log:
 
     def end_sync(self, error: OSError | None) -> None:
         if error is None:
-            self.synced_offset = max(self.synced_offset, self._syncing_offset)
+            self._committer.when_replicated(partial(self._advance, self._syncing_offset))
         else:  # continue in another file: this one may have holes
             self._distrusted = self._new_files = True
+
+    def _advance(self, offset: int) -> None:
+        self.synced_offset = max(self.synced_offset, offset)
 
     def read(self, offset: int) -> Chunk | None:
         """The chunk with the offset, or the next valid one; None after the last written message.
@@ -272,10 +279,11 @@ OPEN_SEGMENTS: Final = 4
 class SegmentList:
     """The segments of one log, oldest first; the last is active. Damaged chunks are skipped."""
 
-    __slots__ = ("_corruption", "_directory", "_list", "_open", "bytes")
+    __slots__ = ("_committer", "_corruption", "_directory", "_list", "_open", "bytes")
 
-    def __init__(self, directory: Path, corruption: CorruptionReport) -> None:
+    def __init__(self, directory: Path, corruption: CorruptionReport, committer: Committer) -> None:
         self._directory = directory
+        self._committer = committer
         self._corruption = corruption
         self._open: deque[Segment] = deque()
         for leftover in directory.glob("*.idx.new"):
@@ -317,7 +325,11 @@ class SegmentList:
         return before.seal() if before is not None else None
 
     def append(self, chunk: Chunk) -> None:
-        self._list[-1].append(chunk)
+        segment = self._list[-1]
+        segment.append(chunk)
+        if (observer := self._committer.observer) is not None:
+            data = encode_chunk_header(chunk.header) + chunk.payload
+            observer.append(segment.path, segment.size - len(data), data)
         self.bytes += chunk.header.file_bytes
 
     def read(self, offset: int) -> Chunk | None:
@@ -390,7 +402,12 @@ class SegmentList:
         with suppress(ValueError):
             self._open.remove(segment)
         self.bytes -= segment.size
+        self._delete(segment)
+
+    def _delete(self, segment: Segment) -> None:
         segment.delete()
+        if (observer := self._committer.observer) is not None:
+            observer.delete(segment.path)
 
     def close(self) -> None:
         if self._list:
@@ -401,7 +418,7 @@ class SegmentList:
 
     def delete(self) -> None:
         for segment in self._list:
-            segment.delete()
+            self._delete(segment)
         self._open.clear()
         self._list = []
         self.bytes = 0

@@ -11,7 +11,6 @@ terminal checks permissions and decides what a subscriber receives.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -22,6 +21,7 @@ from penstock.broker.contract import ACCEPTED, EXPIRES, FROM_RETAINED, LOGGED, M
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
+from penstock.broker.log.observer import remove_tree
 from penstock.broker.spool import BodyFiles
 from penstock.core.basic_properties import HEADER_PREFIX, decode_header
 from penstock.destinations.retained.compaction import RetainedCompactor
@@ -217,7 +217,7 @@ class RetainedStore:
         self._stop()
         with suppress(FileNotFoundError):
             self.log.delete()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        remove_tree(self._directory, self._kernel.committer.observer)
 
     def _stop(self) -> None:
         if self._timer is not None:

@@ -47,6 +47,7 @@ class PendingMessages:
                 recovered=session.drain,
                 settled=session.exactly_once.released if session.durable else (),
                 tracks_sent=True,
+                in_sync=session.kernel.confirms_in_sync({}),
             )
         return self.store
 

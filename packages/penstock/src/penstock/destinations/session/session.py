@@ -13,14 +13,12 @@ in `pending_messages.py`, shared subscriptions in `shared_subscriptions.py`.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.broker.contract import (
     ACCEPTED,
     EXPIRES,
-    LOGGED,
     MAX_PACKET_ID,
     PERSISTENT,
     Binding,
@@ -34,6 +32,7 @@ from penstock.broker.contract import (
     TopicSubscription,
 )
 from penstock.broker.fragments import FragmentSender
+from penstock.broker.log.observer import remove_tree
 from penstock.broker.policies import NO_POLICY, EffectivePolicy
 from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.errors import NotFound, ResourceLocked
@@ -262,7 +261,7 @@ class MqttSessionQueue:
         if log is not None:
             entry.offset = log.append(message)
             log.acks.mark_sent(entry.offset)
-            outcome = LOGGED
+            outcome = store.logged
         inflight[packet_id] = entry
         channel.terminal.channel_forward(channel, message, entry)
         if self._shared and len(inflight) >= self._window:
@@ -488,7 +487,7 @@ class MqttSessionQueue:
             self._exactly_once.delete()
         self._pending.delete()
         if self.durable:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            remove_tree(self.directory, self.kernel.committer.observer)
 
     @property
     def message_count(self) -> int:

@@ -309,7 +309,7 @@ class PublishHandler:
         if first & 1:
             message.flags |= RETAIN
             outcome = self._terminal.vhost.retained.retain(message)
-            if receipt and outcome == LOGGED:
+            if receipt and outcome & LOGGED:
                 receipt |= RETAINED_FLAG
         session = self._terminal.session
         if session is not None and session.no_local:

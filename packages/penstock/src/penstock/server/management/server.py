@@ -16,6 +16,7 @@ from penstock.core.host_policy import SAFE_METHODS, HostPolicy
 from penstock.core.logs import get_logger
 from penstock.server.listener import SocketListener, bind_listener
 from penstock.server.management import (
+    cluster,
     connections,
     content,
     definitions,
@@ -70,6 +71,7 @@ ROUTES: Final = tuple(
     route
     for module in (
         overview,
+        cluster,
         vhosts,
         connections,
         exchanges,
@@ -154,7 +156,11 @@ class ManagementServer:
             allow = {"allow": ", ".join(["HEAD", *methods, "OPTIONS"])}
             return HttpResponse(200 if request.method == "OPTIONS" else 405, b"", allow)
         user = NO_USER if route.level is AccessLevel.ANYONE else await self._user(request, route)
-        return await route.handler(ApiCall(self._broker, self._rates, request, user, names))
+        call = ApiCall(self._broker, self._rates, request, user, names)
+        response = await route.handler(call)
+        if self._broker.cluster is not None and request.method not in SAFE_METHODS:
+            await self._broker.replicated()
+        return response
 
     def _check_site(self, request: HttpRequest) -> None:
         """Protect against cross-site requests: a browser sends its password with any form."""

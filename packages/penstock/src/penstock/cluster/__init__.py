@@ -1,0 +1,1 @@
+"""Replication of a broker's files to followers, and who leads."""

@@ -1,0 +1,199 @@
+"""A follower's listeners: they forward clients to the leader, byte by byte.
+
+TLS passes through, so the leader's certificate must be valid for the follower's name, too. Without
+a leader, connections are closed, and clients try again as they do with any broker. Requests to
+`/api/cluster` of the management API are answered by the follower itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from penstock.core.addresses import ListenAddress, parse_address
+from penstock.core.errors import ConfigurationError
+from penstock.core.logs import get_logger
+
+READ_BYTES: Final = 64 * 1024
+CONNECT_SECONDS: Final = 3.0
+MAX_HEAD_BYTES: Final = 16 * 1024
+LOCAL_PATH: Final = b"/api/cluster"
+
+_log = get_logger("penstock.cluster")
+
+
+class LocalRequest(NamedTuple):
+    """A request about the cluster, which the follower answers."""
+
+    method: str
+    path: str
+    user: str
+    password: bytes
+    authorization: str
+    body: dict[str, Any]
+    peer: str
+
+
+LocalHandler = Callable[[LocalRequest], Awaitable[tuple[int, dict[str, Any]]]]
+
+
+class Forwarder:
+    def __init__(self, listen: Sequence[ListenAddress], answer: LocalHandler) -> None:
+        self._listen = listen
+        self._answer = answer
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
+        self._leader: list[ListenAddress] = []
+
+    async def open(self) -> list[ListenAddress]:
+        """Listen; returns the addresses with their actual ports."""
+        actual = []
+        for index, address in enumerate(self._listen):
+            try:
+                server = await asyncio.start_server(
+                    partial(self._connected, index),
+                    address.host,
+                    address.port,
+                )
+            except OSError as error:
+                await self.close()
+                raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
+            self._servers.append(server)
+            port = server.sockets[0].getsockname()[1]
+            actual.append(ListenAddress(address.scheme, address.host, port))
+        return actual
+
+    def to(self, leader: Sequence[str]) -> None:
+        """Forward new connections to these addresses of the leader, none if empty."""
+        self._leader = [parse_address(address) for address in leader]
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _connected(
+        self, index: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._serve(self._listen[index], index, reader, writer)
+        except (OSError, EOFError, TimeoutError, ValueError):
+            pass
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def _serve(
+        self,
+        address: ListenAddress,
+        index: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        received = b""
+        if address.scheme == "http":
+            received = await _read_head(reader)
+            if received.split(b" ", 2)[1:2] and received.split(b" ", 2)[1].startswith(LOCAL_PATH):
+                await self._answer_locally(received, reader, writer)
+                return
+        target = self._target(address, index)
+        if target is None:
+            if address.scheme == "http":
+                reason = {"error": "service_unavailable", "reason": "the cluster has no leader"}
+                await _respond(writer, 503, reason)
+            return
+        async with asyncio.timeout(CONNECT_SECONDS):
+            from_leader, to_leader = await asyncio.open_connection(target.host, target.port)
+        try:
+            to_leader.write(received)
+            await asyncio.gather(_copy(reader, to_leader), _copy(from_leader, writer))
+        finally:
+            to_leader.transport.abort()
+
+    def _target(self, address: ListenAddress, index: int) -> ListenAddress | None:
+        """The leader's address of the same scheme, at the same place among several."""
+        same = [one for one in self._leader if one.scheme == address.scheme]
+        if not same:
+            return None
+        place = sum(one.scheme == address.scheme for one in self._listen[:index])
+        return same[min(place, len(same) - 1)]
+
+    async def _answer_locally(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        request_head, _, body = head.partition(b"\r\n\r\n")
+        method, path, _ = request_head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
+        headers = {}
+        for line in request_head.decode("latin-1").split("\r\n")[1:]:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        length = min(int(headers.get("content-length") or 0), MAX_HEAD_BYTES)
+        while len(body) < length:
+            more = await reader.read(length - len(body))
+            if not more:
+                return
+            body += more
+        authorization = headers.get("authorization", "")
+        user, _, password = _decode_basic(authorization).partition(b":")
+        peer = writer.get_extra_info("peername") or ("",)
+        fields = json.loads(body) if body.strip() else {}
+        request = LocalRequest(
+            method,
+            path.split("?")[0],
+            user.decode("utf-8", "replace"),
+            password,
+            authorization,
+            fields if isinstance(fields, dict) else {},
+            peer[0],
+        )
+        status, answer = await self._answer(request)
+        await _respond(writer, status, answer)
+
+
+def _decode_basic(authorization: str) -> bytes:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() == "basic":
+        with contextlib.suppress(binascii.Error):
+            return base64.b64decode(encoded, validate=True)
+    return b""
+
+
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    received = b""
+    while b"\r\n\r\n" not in received and len(received) < MAX_HEAD_BYTES:
+        data = await reader.read(READ_BYTES)
+        if not data:
+            break
+        received += data
+    return received
+
+
+async def _respond(writer: asyncio.StreamWriter, status: int, body: dict[str, Any]) -> None:
+    content = json.dumps(body).encode()
+    head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\nconnection: close\r\n"
+    writer.write(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(READ_BYTES):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
