@@ -1,8 +1,9 @@
 """Sarracenia's `credentials.conf`: passwords in one file instead of in configurations.
 
 A line is a URL with a password, quoted as in URLs, followed by options: `ssh_keyfile=…`, `tls`,
-`implicit_ftps`, `bearer_token=…`. Other options of Sarracenia are accepted and ignored. A URL is
-matched by scheme, user, host and port; a URL with a password needs no line.
+`implicit_ftps`, `bearer_token=…`, `s3_endpoint=…`, `s3_session_token=…`. Other options of
+Sarracenia are accepted and ignored. A URL is matched by scheme, user, host and port; a URL with a
+password needs no line.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class PumpCredential:
     tls: bool = False  #: FTP upgrades to TLS
     implicit: bool = False  #: FTP starts with TLS
     bearer_token: str | None = None
+    s3_endpoint: str | None = None
+    s3_session_token: str | None = None
 
 
 class PumpCredentials:
@@ -122,4 +125,6 @@ def _credential(url: str, words: str, where: str) -> PumpCredential:
         tls=bool(flags & {"tls", "implicit_ftps"}),
         implicit="implicit_ftps" in flags,
         bearer_token=options.get("bearer_token", options.get("bt")),
+        s3_endpoint=options.get("s3_endpoint"),
+        s3_session_token=options.get("s3_session_token"),
     )

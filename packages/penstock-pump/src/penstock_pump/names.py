@@ -66,6 +66,12 @@ def state_folder(settings: PumpSettings) -> Path:
     return home / settings.component.value / settings.name
 
 
+def queue_file(settings: PumpSettings) -> Path:
+    """The file with the random name of a queue."""
+    user = user_of(settings.broker)
+    return state_folder(settings) / f"{settings.component}.{settings.name}.{user}.qname"
+
+
 def queue_name(settings: PumpSettings) -> str:
     """The queue that all instances share, chosen at the first start and stored. Its name begins
     with `q_` and the user, as brokers set up for Sarracenia require."""
@@ -77,7 +83,7 @@ def queue_name(settings: PumpSettings) -> str:
         return f"{plain}{_split_suffix(settings)}"
     if settings.component not in _SECRET:
         return plain
-    file = state_folder(settings) / f"{settings.component}.{settings.name}.{user}.qname"
+    file = queue_file(settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     random = SystemRandom()
     name = f"{plain}.{random.randrange(10**8):08d}.{random.randrange(10**8):08d}"

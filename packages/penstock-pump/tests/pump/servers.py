@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from penstock_pump.transports.access import FileRule, HostRule
 
@@ -55,6 +56,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if path.is_dir() and self.path.endswith("/"):
+            self._send_index(path)
+            return
         if fault.isdigit() or not path.is_file():
             self.send_response(int(fault) if fault else 404)
             self.send_header("Content-Length", "0")
@@ -87,6 +91,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(2)
             return
         self.wfile.write(part)
+
+    def _send_index(self, folder: Path) -> None:
+        """As Apache and nginx write it: a link, a time and a size."""
+        lines = ['<html><body><pre><a href="../">../</a>']
+        for each in sorted(folder.iterdir()):
+            slash, size = ("/", "-") if each.is_dir() else ("", str(each.stat().st_size))
+            at = datetime.fromtimestamp(each.stat().st_mtime, UTC).strftime("%d-%b-%Y %H:%M")
+            lines.append(f'<a href="{quote(each.name)}{slash}">{each.name}</a>  {at}  {size}')
+        page = "\n".join((*lines, "</pre></body></html>")).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
 
     def do_PUT(self) -> None:
         path = self.server.folder / unquote(self.path).lstrip("/")

@@ -174,6 +174,54 @@ async def test_a_file_sent_replaced_and_removed(
     await transport.remove(target)
 
 
+async def test_the_files_and_directories_of_a_server(server: Server, transport: Transport) -> None:
+    (server.folder / "deep").mkdir()
+    os.utime(server.folder / "a b", (1_700_000_040, 1_700_000_040))
+    found = {each.name: each for each in await transport.list(FileSource(server.url))}
+    assert set(found) == {"a b", "deep"}
+    assert (found["a b"].is_directory, found["deep"].is_directory) == (False, True)
+    assert found["a b"].size == len(DATA)
+    at = found["a b"].mtime
+    assert at is not None
+    assert abs(at / 1e9 - 1_700_000_040) <= 60  # an index has minutes
+    with pytest.raises(SourceMissing):
+        await transport.list(FileSource(server.url + "nothing/"))
+
+
+async def test_links_and_directories_where_the_server_has_them(
+    server: Server, transport: Transport
+) -> None:
+    scheme = server.url.partition(":")[0]
+    if scheme in ("file", "sftp"):
+        for aim in ("../a b", "a b"):
+            await transport.make_link(FileSource(server.url + "new/link"), aim)
+            assert os.fspath((server.folder / "new/link").readlink()) == aim
+    else:
+        with pytest.raises(UnsupportedSource):
+            await transport.make_link(FileSource(server.url + "link"), "a b")
+    await transport.make_directory(FileSource(server.url + "made/here"), 0o750)
+    assert (server.folder / "made/here").is_dir() is (scheme != "http")
+    await transport.remove_directory(FileSource(server.url + "made/here"))
+    await transport.remove_directory(FileSource(server.url + "made/here"))
+    assert not (server.folder / "made/here").exists()
+
+
+async def test_blocks_in_any_order(server: Server, transport: Transport, tmp_path: Path) -> None:
+    if not transport.can_write_blocks:
+        return
+    path = tmp_path / "ours"
+    path.write_bytes(DATA)
+    temporary, target = FileSource(server.url + "x/new.1.tmp"), FileSource(server.url + "x/new")
+    upload = FileUpload(path, ".tmp", 0o600, 10**18, files=EVERY_FILE)
+    for offset, length in ((200_000, 100_000), (0, 200_000)):
+        block = FileUpload(path, ".tmp", span=ByteRange(offset, length), files=EVERY_FILE)
+        await transport.write_block(block, temporary, offset)
+    for _ in range(2):  # a second time does no harm
+        await transport.finish_file(upload, temporary, target)
+    assert (server.folder / "x/new").read_bytes() == DATA
+    assert [each.name for each in (server.folder / "x").iterdir()] == ["new"]
+
+
 @pytest.mark.parametrize("scheme", ["http", "sftp", "ftp"])
 async def test_a_server_that_is_not_there(scheme: str) -> None:
     transports = TransportRegistry(TransportContext(hosts=LOOPBACK, timeout=5.0))

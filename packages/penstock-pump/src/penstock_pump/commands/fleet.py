@@ -1,7 +1,6 @@
-"""`penstock pump start | stop | status | sanity`: all components of a directory of configurations.
+"""`penstock pump start | stop | restart | status | sanity`: the processes of configurations.
 
-The directory has Sarracenia's layout: `subscribe/weather.conf`, `sarra/radar.toml`, … Each instance
-is a process; its log and status file are in its state directory.
+Each instance is a process; its log and status file are in its state directory.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,12 @@ import typer
 
 from penstock.core.data_directory import private_directory, private_opener
 from penstock.core.errors import ConfigurationError
+from penstock_pump.commands.configurations import (
+    ALIASES,
+    PumpConfiguration,
+    Targets,
+    find_configurations,
+)
 from penstock_pump.commands.options import read
 from penstock_pump.config.settings import Component, PumpSettings
 from penstock_pump.names import state_folder
@@ -31,14 +36,12 @@ if TYPE_CHECKING:
 
 LONG_RUNNING: Final = frozenset(Component) - {Component.POST, Component.SAVE, Component.RESTORE}
 #: Components of Sarracenia that the pump does not have.
-UNSUPPORTED: Final = frozenset({"audit", "poll"})
+UNSUPPORTED: Final = {"audit": "the broker's own monitoring replaces it"}
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
 #: Processes started at a time: each start takes a second of CPU.
 _CONCURRENCY: Final = 4
-
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A directory of configurations.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +62,41 @@ class FleetMember:
         return found if found is not None and found.running else None
 
 
-def members(folder: Path) -> Iterator[FleetMember]:
-    for conf in sorted((*folder.glob("*/*.conf"), *folder.glob("*/*.toml"))):
-        component = Component(conf.parent.name) if conf.parent.name in list(Component) else None
-        if conf.parent.name in UNSUPPORTED:
-            typer.echo(f"{conf.parent.name}/{conf.stem} skipped: use sr3 for it", err=True)
+def member_of(configuration: PumpConfiguration) -> FleetMember:
+    folder = ALIASES.get(configuration.component, configuration.component)
+    component = Component(folder) if folder in list(Component) else None
+    return FleetMember(configuration.path, read(configuration.path, component, {}))
+
+
+def members(targets: Sequence[str] | None) -> Iterator[FleetMember]:
+    """The processes of the enabled configurations."""
+    for configuration in find_configurations(targets):
+        if configuration.component in UNSUPPORTED:
+            typer.echo(f"{configuration} skipped: {UNSUPPORTED[configuration.component]}", err=True)
             continue
-        settings = read(conf, component, {})
-        if settings.component in LONG_RUNNING:
-            for instance in range(1, settings.instances + 1):
-                yield FleetMember(conf, settings.model_copy(update={"instance": instance}))
+        if not configuration.is_enabled:
+            continue
+        member = member_of(configuration)
+        if member.settings.component in LONG_RUNNING:
+            for instance in range(1, member.settings.instances + 1):
+                copy = member.settings.model_copy(update={"instance": instance})
+                yield FleetMember(member.conf, copy)
 
 
-def start(folder: Folder) -> None:
+def start(targets: Targets = None) -> None:
     """Start the components that are not running, and wait until they are ready."""
-    _for_each(_all(folder), _start_stopped)
+    _for_each(list(members(targets)), _start_stopped)
 
 
-def stop(folder: Folder) -> None:
+def restart(targets: Targets = None) -> None:
+    """Stop the components, and start them again."""
+    stop(targets)
+    start(targets)
+
+
+def stop(targets: Targets = None) -> None:
     """Stop the running components, and wait until they have ended."""
-    fleet = [(each, each.current_status()) for each in _all(folder)]
+    fleet = [(each, each.current_status()) for each in members(targets)]
     for _, current_status in fleet:
         if current_status is not None:
             os.kill(current_status.pid, signal.SIGTERM)
@@ -91,10 +109,10 @@ def stop(folder: Folder) -> None:
             typer.echo(f"{member.name} {word}")
 
 
-def sanity(folder: Folder) -> None:
+def sanity(targets: Targets = None) -> None:
     """Show whose defaults each configuration has, and restart components that died. Stopped
     components stay stopped."""
-    fleet = _all(folder)
+    fleet = list(members(targets))
     for member in fleet:
         settings = member.settings
         if settings.instance == 1:
@@ -106,7 +124,7 @@ def sanity(folder: Folder) -> None:
 
 
 def status(
-    folder: Folder,
+    targets: Targets = None,
     live: Annotated[bool, typer.Option("--live", help="Update every second.")] = False,
 ) -> None:
     """Show all components: received messages, outcomes, retries and lag."""
@@ -116,7 +134,7 @@ def status(
     from penstock_pump.commands.run import draw_bars, new_bars
 
     console = Console()
-    fleet = list(_all(folder))
+    fleet = list(members(targets))
     if not live:
         console.print(_table(fleet))
         return
@@ -168,13 +186,6 @@ def _table(fleet: list[FleetMember]) -> Table:
     return table
 
 
-def _all(folder: Path) -> list[FleetMember]:
-    fleet = list(members(folder))
-    if not fleet:
-        raise ConfigurationError(f"{folder}: no configurations, as subscribe/weather.conf")
-    return fleet
-
-
 def _for_each(fleet: list[FleetMember], action: Callable[[FleetMember], str | None]) -> None:
     """Prints the results in order. The first error is raised when all are done."""
     with ThreadPoolExecutor(_CONCURRENCY) as pool:
@@ -201,10 +212,14 @@ def _restart_died(member: FleetMember) -> str | None:
     return "had died, started"
 
 
+def log_file(settings: PumpSettings) -> Path:
+    return state_folder(settings) / f"log_{settings.instance:02d}"
+
+
 def _start(member: FleetMember) -> None:
     settings = member.settings
-    home = private_directory(state_folder(settings))
-    log = home / f"log_{settings.instance:02d}"
+    private_directory(state_folder(settings))
+    log = log_file(settings)
     with open(log, "ab", opener=private_opener) as output:
         child = subprocess.Popen(
             [

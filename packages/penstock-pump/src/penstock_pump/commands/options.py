@@ -39,12 +39,18 @@ Broker = Annotated[
     str | None,
     typer.Option("--broker", "-b", metavar="URL", help="amqp(s):// or mqtt(s)://"),
 ]
-Exchange = Annotated[str | None, _subscription(help="[default: xpublic]")]
+Exchange = Annotated[str | None, _subscription("--exchange", "-ex", help="[default: xpublic]")]
 Subtopic = Annotated[
-    list[str] | None, _subscription(metavar="PATTERN", help="Directories, as 'a.b.#'.")
+    list[str] | None,
+    _subscription("--subtopic", "-sub", metavar="PATTERN", help="Directories, as 'a.b.#'."),
 ]
-TopicPrefix = Annotated[list[str] | None, _subscription(metavar="PREFIX", help="v02.post or v03.")]
-Queue = Annotated[str | None, _subscription(help="Queue to use instead of the default.")]
+TopicPrefix = Annotated[
+    list[str] | None,
+    _subscription("--topic-prefix", "-tp", metavar="PREFIX", help="v02.post or v03."),
+]
+Queue = Annotated[
+    str | None, _subscription("--queue", "-qn", help="Queue to use instead of the default.")
+]
 Accept = Annotated[list[str] | None, _placement(metavar="REGEX", help="URLs to accept.")]
 Reject = Annotated[
     list[str] | None, _placement(metavar="REGEX", help="URLs to reject; checked first.")
@@ -73,16 +79,31 @@ FileDirectories = Annotated[
 Destination = Annotated[
     str | None, _placement(metavar="URL", help="sender: the server to push files to.")
 ]
-PostBroker = Annotated[str | None, _posting(metavar="URL", help="[default: --broker]")]
-PostExchange = Annotated[str | None, _posting(help="Exchange to publish to.")]
+PostBroker = Annotated[
+    str | None, _posting("--post-broker", "-pb", metavar="URL", help="[default: --broker]")
+]
+PostExchange = Annotated[
+    str | None, _posting("--post-exchange", "-pe", "-px", help="Exchange to publish to.")
+]
 BaseUrl = Annotated[
     str | None,
-    _posting("--base-url", "--post-base-url", metavar="URL", help="Where others fetch the files."),
+    _posting(
+        "--base-url",
+        "--post-base-url",
+        "-u",
+        "-pbu",
+        metavar="URL",
+        help="Where others fetch the files.",
+    ),
 ]
 BaseDir = Annotated[
     Path | None,
     _posting(
-        "--base-dir", "--post-base-dir", metavar="DIR", help="Announced paths are relative to it."
+        "--base-dir",
+        "--post-base-dir",
+        "-pbd",
+        metavar="DIR",
+        help="Announced paths are relative to it.",
     ),
 ]
 Format = Annotated[str | None, _posting("--format", help="v02, v03 or wis2.")]

@@ -19,7 +19,7 @@ from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
 from penstock.core.logs import configure_logs
-from penstock_pump.commands import fleet, lake, options
+from penstock_pump.commands import actions, aliases, fleet, lake, options
 from penstock_pump.commands.options import component_settings, read
 from penstock_pump.commands.run import run
 from penstock_pump.config.settings import Component
@@ -35,6 +35,8 @@ COMPONENT_HELP = {
     Component.SHOVEL: "Forward posts from broker to broker.",
     Component.SENDER: "Push local files to a server when they are announced.",
     Component.REPORT: "Print the reports on files.",
+    Component.POLL: "List a server regularly, and announce its files.",
+    Component.FLOW: "Work as the options say: as flowMain, watch, sender, subscriber or shovel.",
 }
 
 
@@ -154,7 +156,7 @@ def _add(component: Component, signature: Callable[..., None]) -> None:
     def command(
         verbose: bool = False, metrics: int | None = None, exchange: Any = None, **given: Any
     ) -> None:
-        if component in (Component.POST, Component.WATCH):
+        if component in (Component.POST, Component.WATCH, Component.POLL):
             given["post_exchange"] = given["post_exchange"] or exchange
         else:
             given["exchange"] = exchange
@@ -195,11 +197,20 @@ def restore(
 
 
 for _component in COMPONENT_HELP:
-    is_poster = _component in (Component.POST, Component.WATCH)
+    is_poster = _component in (Component.POST, Component.WATCH, Component.POLL)
     _add(_component, _poster if is_poster else _subscription)
 for _command in (
-    *(fleet.start, fleet.stop, fleet.status, fleet.sanity),
+    *(fleet.start, fleet.stop, fleet.restart, fleet.status, fleet.sanity),
+    *(actions.declare, actions.cleanup, actions.remove, actions.enable, actions.disable),
+    *(actions.foreground, actions.show, actions.dump, actions.log, actions.edit),
     *(lake.archive, lake.trace, lake.summary, demo),
 ):
     app.command()(_command)
+app.command("list")(actions.list_configurations)
+app.command("setup", hidden=True)(actions.declare)
+app.command(
+    "sarracenia",
+    hidden=True,
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+)(aliases.sarracenia)
 app.command("keep", hidden=True)(lake.archive)

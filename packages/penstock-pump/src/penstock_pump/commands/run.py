@@ -8,13 +8,14 @@ import gc
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
 from penstock.cli.metrics_server import serve_metrics
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
+from penstock.core.errors import ConfigurationError
 from penstock.core.logs import configure_logs
 from penstock_pump import components
 from penstock_pump.components import ComponentControl
@@ -29,8 +30,16 @@ if TYPE_CHECKING:
 #: New objects before Python's garbage collector runs; its default is 700.
 _GC_THRESHOLD: Final = 100_000
 _BAR_SECONDS: Final = 0.2
-#: Sarracenia's names of levels that have another here.
-_LOG_LEVELS: Final = {"critical": "error", "none": "error", "notset": "debug"}
+LogLevel = Literal["debug", "info", "warning", "error"]
+_LOG_LEVELS: Final[dict[str, LogLevel]] = {
+    "debug": "debug",
+    "info": "info",
+    "warning": "warning",
+    "error": "error",
+    "critical": "error",  # Sarracenia's
+    "none": "error",
+    "notset": "debug",
+}
 _RUN: Final[dict[Component, Callable[[PumpSettings, ComponentControl], Awaitable[None]]]] = {
     Component.WATCH: components.watch,
     Component.SUBSCRIBE: components.subscribe,
@@ -39,14 +48,21 @@ _RUN: Final[dict[Component, Callable[[PumpSettings, ComponentControl], Awaitable
     Component.SHOVEL: components.shovel,
     Component.SENDER: components.sender,
     Component.FLOW: components.flow,
+    Component.POLL: components.poll,
 }
+
+
+def log_level(settings: PumpSettings) -> LogLevel:
+    word = (settings.log_level or "warning").lower()
+    if word not in _LOG_LEVELS:
+        raise ConfigurationError(f"log_level {word!r} should be one of {', '.join(_LOG_LEVELS)}")
+    return _LOG_LEVELS[word]
 
 
 def run(settings: PumpSettings, *, verbose: bool = False, metrics: int | None = None) -> None:
     """Runs the component of the settings; raises `typer.Exit` if `post` could not announce all
     files."""
-    level = "info" if verbose else (settings.log_level or "warning").lower()
-    configure_logs(LogSettings.model_validate({"level": _LOG_LEVELS.get(level, level)}))
+    configure_logs(LogSettings(level="info" if verbose else log_level(settings)))
     component = settings.component
     if component is Component.POST:
         _post(settings)

@@ -13,8 +13,10 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.client import Fabric, connect
 from penstock.client.url import BrokerProtocol, protocol_of
@@ -67,6 +69,7 @@ from penstock_pump.posts.v02 import V02Dialect
 from penstock_pump.selection import Placement, PostSelection, SelectionClause
 from penstock_pump.transfer import BandwidthLimit, TransferRegistry
 from penstock_pump.transports.access import FileRule, HostRule
+from penstock_pump.transports.proxy import ProxyRule
 from penstock_pump.transports.transport import TransportContext, TransportRegistry
 
 #: The largest prefetch of AMQP and MQTT.
@@ -208,6 +211,9 @@ class ComponentFactory:
                 connections=self.settings.concurrency,
                 known_hosts=self.settings.known_hosts,
                 files=file_rule(self.settings),
+                proxy=ProxyRule(self.settings.proxy),
+                user_agent=self.settings.user_agent,
+                zone=_zone(self.settings.timezone),
             )
         )
         self.stack.push_async_callback(transports.close)
@@ -473,6 +479,13 @@ def receive_rules(settings: PumpSettings) -> ReceiveRules:
         settings.delete,
         settings.dry_run,
     )
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ConfigurationError(f"timezone {name!r} is unknown: as America/Montreal") from None
 
 
 def dialect(settings: PumpSettings) -> V02Dialect:

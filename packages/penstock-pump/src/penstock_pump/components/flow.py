@@ -1,7 +1,7 @@
 """`flow`: the component of sr3 whose work is told by its options and callbacks.
 
-`flowMain` names the component it works as. Otherwise `gather.file` makes it a watch, `sendTo` a
-sender, `download on` a subscriber, and anything else forwards posts.
+`flowMain` names the component it works as. Otherwise `gather.file` makes it a watch, `pollUrl` a
+poll, `sendTo` a sender, `download on` a subscriber, and anything else forwards posts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.core.errors import ConfigurationError
 from penstock_pump.components.consumers import sender, shovel, subscribe, winnow
+from penstock_pump.components.poll import poll
 from penstock_pump.components.posters import watch
 from penstock_pump.components.vip import PumpComponent
 from penstock_pump.config.settings import PumpSettings
@@ -25,6 +26,7 @@ _COMPONENTS: Final[dict[str, PumpComponent]] = {
     "winnow": winnow,
     "shovel": shovel,
     "sender": sender,
+    "poll": poll,
 }
 
 
@@ -45,6 +47,8 @@ def main_of(settings: PumpSettings) -> str:
         return settings.flow_main.rpartition(".")[2].lower()
     if "callback gather.file" in settings.plugins:
         return "watch"
+    if settings.poll_url is not None:
+        return "poll"
     if settings.destination is not None:
         return "sender"
     if settings.download:

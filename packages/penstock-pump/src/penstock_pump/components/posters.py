@@ -39,7 +39,7 @@ async def post(settings: PumpSettings, plugins: Sequence[Plugin] = ()) -> PostCo
     """Announce files and the contents of directories; returns when the broker has confirmed
     all posts."""
     async with open_component_factory(settings, plugins) as factory:
-        poster = await _poster(factory, await factory.bulk())
+        poster = await make_poster(factory, await factory.bulk())
 
         def files() -> Iterator[Path]:
             for path in _paths(settings):
@@ -90,7 +90,7 @@ async def watch(
         settings.recursive, settings.min_age, settings.rescan, settings.existing
     )
     async with open_component_factory(settings, plugins) as factory:
-        poster = await _poster(factory, counters=control.counters)
+        poster = await make_poster(factory, counters=control.counters)
         tasks: dict[asyncio.Task[None], asyncio.Event] = {}
         for number, path in enumerate(_paths(settings)):
             file = await asyncio.to_thread(factory.state, f"tree_{number:02d}.db")
@@ -112,12 +112,14 @@ async def watch(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _poster(
+async def make_poster(
     factory: ComponentFactory,
     bulk: BulkPostPublisher | None = None,
     counters: ConsumerCounters | None = None,
+    settings: PumpSettings | None = None,
 ) -> FilePoster:
-    settings = factory.settings
+    """`settings` are the factory's, if not given."""
+    settings = settings or factory.settings
     sums = ChecksumMethods.installed()
     sums.check(settings.sum.partition(",")[0])
     url = settings.post_broker or settings.broker
@@ -148,7 +150,7 @@ async def _poster(
         post_filter=replace(post_filter(settings), message_age_max=0.0, clusters=frozenset()),
         rate=settings.message_rate_max,
         dry_run=settings.dry_run,
-        duplicate_filter=await factory.duplicate_filter(),
+        duplicate_filter=await factory.duplicate_filter() if settings.suppress_duplicates else None,
         plugins=factory.plugins,
         bulk=bulk,
         counters=counters,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,7 +35,13 @@ from penstock_pump.config.options import (
     find_option,
     normalised_name,
 )
-from penstock_pump.config.settings import Component, PumpSettings, defaults_of, settings_of
+from penstock_pump.config.settings import (
+    Component,
+    OptionNote,
+    PumpSettings,
+    defaults_of,
+    settings_of,
+)
 from penstock_pump.config.values import flag, words
 from penstock_pump.names import subscribed_exchange
 
@@ -82,14 +88,45 @@ class _ConfReader:
     plugin_options: dict[str, list[str]] = field(default_factory=dict)
     unknown: list[ConfLine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    notes: list[OptionNote] = field(default_factory=list)
+
+    def note(self, line: ConfLine, reason: str) -> None:
+        """A file of all configurations has options of other components."""
+        if not line.is_shared:
+            log.warning(
+                "option without effect", where=line.where, option=line.option, reason=reason
+            )
+            self.notes.append(OptionNote(line.where, line.option, reason))
 
 
 def read_conf(
-    path: Path, component: Component | None = None, flags: Mapping[str, Any] | None = None
+    path: Path,
+    component: Component | None = None,
+    flags: Mapping[str, Any] | None = None,
+    options: Sequence[tuple[str, str]] = (),
 ) -> PumpSettings:
+    """`flags` are settings; `options` are lines that come after those of the file."""
     component = component or component_of(path)
-    home, flags = path.parent.parent, dict(flags or {})
-    lines = list(_all_lines(path, component))
+    lines = [*_all_lines(path, component), *_option_lines(options)]
+    return _read(path, component, lines, flags or {})
+
+
+def read_options(
+    component: Component, options: Sequence[tuple[str, str]], home: Path
+) -> PumpSettings:
+    """The settings of a command line without a file; `home` has the credentials."""
+    lines = list(_option_lines(options))
+    return _read(home / component / "default.conf", component, lines, {})
+
+
+def _option_lines(options: Sequence[tuple[str, str]]) -> Iterator[ConfLine]:
+    return (ConfLine("command line", name, value, False) for name, value in options)
+
+
+def _read(
+    path: Path, component: Component, lines: Sequence[ConfLine], overrides: Mapping[str, Any]
+) -> PumpSettings:
+    home, flags = path.parent.parent, dict(overrides)
     settings = [line.value for line in lines if line.name == "dialect"]
     chosen, reason = decide_dialect(
         path,
@@ -126,7 +163,7 @@ def read_conf(
     if credentials.is_file():
         given["credentials"] = credentials
     found = settings_of({**given, **flags}, f"{path}: ")
-    found.remember_dialect(reason)
+    found.remember_file(reason, reader.notes)
     return found
 
 
@@ -207,19 +244,10 @@ def _apply_option(line: ConfLine, reader: _ConfReader) -> None:
         raise ConfigurationError(f"is refused: {option.note}")
     if option.status is OptionStatus.WITHOUT_EFFECT:
         option.parse(value)
-        if not line.is_shared:
-            log.warning(
-                "option without effect", where=line.where, option=line.option, reason=option.note
-            )
+        reader.note(line, option.note)
         return
-    is_used = reader.component in (*option.components, Component.FLOW)
-    if not is_used and not line.is_shared:
-        log.warning(
-            "option without effect",
-            where=line.where,
-            option=line.option,
-            reason=f"{reader.component} does not use it",
-        )
+    if reader.component not in (*option.components, Component.FLOW):
+        reader.note(line, f"{reader.component} does not use it")
     if option.setting is None:
         _apply_special(option, line.option, value, reader)
         return
@@ -323,5 +351,5 @@ def _report_unknown(reader: _ConfReader) -> None:
             reader.plugin_options.setdefault(line.option, []).append(line.value)
             continue
         known = get_close_matches(line.name, OPTIONS, 1)
-        hint = OPTIONS[known[0]].name if known else None
-        log.warning("unknown option", where=line.where, option=line.option, similar=hint)
+        hint = f"; did you mean {OPTIONS[known[0]].name}?" if known else ""
+        reader.note(line, f"unknown option{hint}")

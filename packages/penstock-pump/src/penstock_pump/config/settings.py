@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
@@ -123,6 +123,12 @@ class BindingSettings(_Model):
     exchange: str | None = None
     subtopic: str = "#"
     topic_prefix: str | None = None
+
+
+class OptionNote(NamedTuple):
+    where: str  #: the file and the line
+    option: str
+    reason: str
 
 
 class PumpSettings(_Model):
@@ -279,14 +285,21 @@ class PumpSettings(_Model):
     file: Path | None = Field(None, description="save, restore: the file.")
     idle: Seconds = Field(2.0, description="save: stop after this time without a message.")
     _dialect_reason: str = PrivateAttr("setting")
+    _notes: tuple[OptionNote, ...] = PrivateAttr(())
 
     @property
     def dialect_reason(self) -> str:
         """What the dialect was decided by."""
         return self._dialect_reason
 
-    def remember_dialect(self, reason: str) -> None:
-        self._dialect_reason = reason
+    @property
+    def notes(self) -> tuple[OptionNote, ...]:
+        """The options of the file that have no effect, and why."""
+        return self._notes
+
+    def remember_file(self, dialect_reason: str, notes: Iterable[OptionNote]) -> None:
+        self._dialect_reason = dialect_reason
+        self._notes = tuple(notes)
 
 
 #: Former names of settings.

@@ -12,6 +12,7 @@ from penstock.core.units import MiB
 from penstock_pump.errors import SourceUnavailable, WrongSize
 from penstock_pump.thread_pool import run_to_completion
 from penstock_pump.transports.access import FileRule, explain
+from penstock_pump.transports.listing import ListedFile
 from penstock_pump.transports.transport import (
     ByteRange,
     ByteSink,
@@ -45,6 +46,9 @@ class FileTransport:
             await asyncio.to_thread(Path(target.path).unlink, missing_ok=True)
         except OSError as error:
             raise SourceUnavailable(f"{target.path} not removed: {error.strerror}") from error
+
+    async def list(self, source: FileSource) -> list[ListedFile]:
+        return await run_to_completion(_list, source.path)
 
     async def make_link(self, target: FileSource, link: str) -> None:
         await run_to_completion(_link, Path(target.path), link)
@@ -101,6 +105,25 @@ def _put(upload: FileUpload, target: Path) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise explain(str(target), error) from error
+
+
+def _list(path: str) -> list[ListedFile]:
+    found = []
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                found.append(
+                    ListedFile(
+                        entry.name,
+                        entry.is_dir(follow_symlinks=False),
+                        status.st_size,
+                        status.st_mtime_ns,
+                    )
+                )
+    except OSError as error:
+        raise explain(path, error) from error
+    return found
 
 
 def _finish(upload: FileUpload, temporary: Path, target: Path) -> None:

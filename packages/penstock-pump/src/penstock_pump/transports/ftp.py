@@ -12,6 +12,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ import aioftp
 from penstock.core.units import KiB
 from penstock_pump.credentials import PumpCredential
 from penstock_pump.errors import SourceMissing, SourceUnavailable
+from penstock_pump.transports.listing import ListedFile
+from penstock_pump.transports.proxy import open_through_proxy
 from penstock_pump.transports.transport import (
     ByteRange,
     ByteSink,
@@ -38,15 +41,21 @@ _MISSING: Final = "550"
 class _Client(aioftp.Client):
     """Connects to a given address instead of resolving the host name; TLS checks the name."""
 
-    def __init__(self, address: str, **options: Any) -> None:
+    def __init__(self, address: str, proxy: str | None, **options: Any) -> None:
         super().__init__(**options)
         self._address = address
+        self._proxy = proxy
 
     async def _open_connection(
         self, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         stream = self._stream
         secured = self.ssl or (stream and stream.writer.get_extra_info("ssl_object"))
+        if self._proxy is not None:
+            timeout = self.connection_timeout or 30.0
+            sock = await open_through_proxy(self._proxy, host, port, timeout)
+            name = self.server_host if self.ssl else None
+            return await asyncio.open_connection(sock=sock, ssl=self.ssl, server_hostname=name)
         self._siosocks_asyncio_kwargs = {"server_hostname": self.server_host} if secured else {}
         return await super()._open_connection(self._address, port)
 
@@ -104,6 +113,29 @@ class FtpTransport(WholeFilesOnly):
         except SourceMissing:
             return
 
+    async def list(self, source: FileSource) -> list[ListedFile]:
+        async with self._client(source) as client:
+            found = await client.list(source.path or "/")
+        return [
+            ListedFile(
+                path.name,
+                info.get("type") == "dir",
+                int(info["size"]),
+                self._modified(info.get("modify")),
+            )
+            for path, info in found
+            if path.name not in (".", "..")
+        ]
+
+    def _modified(self, text: str | None) -> int | None:
+        """MLSD tells UTC; the time of a plain listing is in the server's time zone, and aioftp
+        writes both the same way."""
+        try:
+            at = datetime.strptime(f"{text}+0000", "%Y%m%d%H%M%S%z")
+        except ValueError:
+            return None
+        return int(at.replace(tzinfo=self._context.zone).timestamp()) * 10**9
+
     async def make_directory(self, target: FileSource, mode: int | None) -> None:
         async with self._client(target) as client:
             await client.make_directory(target.path)
@@ -123,11 +155,13 @@ class FtpTransport(WholeFilesOnly):
         port = port_of(source, found)
         implicit = found.implicit or (source.scheme == "ftps" and port == IMPLICIT_PORT)
         secured = implicit or found.tls or source.scheme == "ftps"
-        address = await self._context.hosts.check(source.host)
+        proxy = self._context.proxy.proxy_for("ftp", source.host)
+        address = source.host if proxy else await self._context.hosts.check(source.host)
         tls = await self._tls_context() if secured else None
         async with self._connections:
             client = _Client(
                 address,
+                proxy,
                 socket_timeout=timeout,
                 connection_timeout=min(30.0, timeout),
                 ssl=tls if implicit else None,

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final
 from urllib.parse import urljoin
 
+from penstock.core.units import MiB
 from penstock_pump.errors import (
     PumpError,
     SourceMissing,
@@ -29,6 +30,7 @@ from penstock_pump.transports.http_client import (
     HttpServerAddress,
     build_request,
 )
+from penstock_pump.transports.listing import ListedFile, read_index
 from penstock_pump.transports.transport import (
     ByteRange,
     ByteSink,
@@ -39,7 +41,7 @@ from penstock_pump.transports.transport import (
     WholeFilesOnly,
 )
 
-_IDENTITY: Final = {"Accept-Encoding": "identity"}
+_MAX_INDEX_BYTES: Final = 64 * MiB
 _REDIRECTS: Final = 5
 _GONE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 _NEVER: Final = (
@@ -53,6 +55,7 @@ class HttpTransport(WholeFilesOnly):
     def __init__(self, context: TransportContext) -> None:
         self._context = context
         self._pool = HttpConnectionPool(context)
+        self._headers = {"Accept-Encoding": "identity", "User-Agent": context.user_agent}
         self._credentials = lru_cache(256)(self._authorization)
 
     async def fetch(self, source: FileSource, span: ByteRange, sink: ByteSink) -> None:
@@ -87,6 +90,20 @@ class HttpTransport(WholeFilesOnly):
             if response.status not in _GONE:
                 _check_status(response, target)
 
+    async def list(self, source: FileSource) -> list[ListedFile]:
+        pieces, size = [], 0
+        async with self._request("GET", source) as response:
+            _check_status(response, source)
+            while piece := await response.read():
+                pieces.append(piece)
+                size += len(piece)
+                if size > _MAX_INDEX_BYTES:
+                    raise WrongSize(
+                        f"{source.url}: the index has more than {_MAX_INDEX_BYTES} bytes"
+                    )
+        page = b"".join(pieces).decode(errors="replace")
+        return read_index(page, source.url, self._context.zone)
+
     async def close(self) -> None:
         await self._pool.close()
 
@@ -105,7 +122,7 @@ class HttpTransport(WholeFilesOnly):
         """The final response, after redirects, and its server."""
         first = url
         for _ in range(_REDIRECTS):
-            all_headers = {**_IDENTITY, **headers, **self._credentials(_site(url))}
+            all_headers = {**self._headers, **headers, **self._credentials(_site(url))}
             request = build_request(method, url, all_headers)
             response = await self._pool.request(request, body)
             location = response.headers.get("location")

@@ -23,6 +23,7 @@ import httptools
 
 from penstock.core.units import KiB, MiB
 from penstock_pump.errors import UnsupportedSource
+from penstock_pump.transports.proxy import open_through_proxy
 from penstock_pump.transports.transport import TransportContext
 
 _CONNECT_SECONDS: Final = 30.0
@@ -173,14 +174,20 @@ class HttpConnectionPool:
     async def _open(self, server: HttpServerAddress) -> HttpClientConnection:
         self._close_idle(server)
         tls = self._tls_context() if server.scheme == "https" else None
+        loop, name = asyncio.get_running_loop(), server.host if tls else None
+        timeout = min(_CONNECT_SECONDS, self._context.timeout)
+        proxy = self._context.proxy.proxy_for(server.scheme, server.host)
+        if proxy is not None:
+            sock = await open_through_proxy(proxy, server.host, server.port, timeout)
+            async with asyncio.timeout(timeout):
+                _, connection = await loop.create_connection(
+                    HttpClientConnection, ssl=tls, server_hostname=name, sock=sock
+                )
+            return connection
         address = await self._context.hosts.check(server.host)
-        async with asyncio.timeout(min(_CONNECT_SECONDS, self._context.timeout)):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                HttpClientConnection,
-                address,
-                server.port,
-                ssl=tls,
-                server_hostname=server.host if tls else None,
+        async with asyncio.timeout(timeout):
+            _, connection = await loop.create_connection(
+                HttpClientConnection, address, server.port, ssl=tls, server_hostname=name
             )
         return connection
 

@@ -17,6 +17,8 @@ import asyncssh
 
 from penstock.core.units import MiB
 from penstock_pump.errors import PumpError, SourceMissing, SourceUnavailable
+from penstock_pump.transports.listing import ListedFile
+from penstock_pump.transports.proxy import open_through_proxy
 from penstock_pump.transports.transport import (
     ByteRange,
     ByteSink,
@@ -104,6 +106,23 @@ class SftpTransport:
         except (OSError, asyncssh.Error) as error:
             raise self._explain(target, error) from error
 
+    async def list(self, source: FileSource) -> list[ListedFile]:
+        try:
+            client = await self._client(source)
+            found = [each async for each in client.scandir(source.path or ".")]
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(source, error) from error
+        return [
+            ListedFile(
+                str(each.filename),
+                each.attrs.type == asyncssh.FILEXFER_TYPE_DIRECTORY,
+                each.attrs.size,
+                None if each.attrs.mtime is None else each.attrs.mtime * 10**9,
+            )
+            for each in found
+            if each.filename not in (".", "..")
+        ]
+
     async def make_link(self, target: FileSource, link: str) -> None:
         try:
             client = await self._client(target)
@@ -187,7 +206,8 @@ class SftpTransport:
     ) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
         parts = urlsplit(source.url)
         found = self._context.credentials.find(source.url)
-        address = await self._context.hosts.check(source.host)
+        proxy = self._context.proxy.proxy_for("sftp", source.host)
+        address = source.host if proxy else await self._context.hosts.check(source.host)
         timeout = min(30.0, self._context.timeout)
         options: dict[str, Any] = {"connect_timeout": timeout}
         if found.user:
@@ -200,7 +220,11 @@ class SftpTransport:
             options["known_hosts"] = str(self._context.known_hosts)
         if parts.port:
             options["port"] = parts.port
-        if address != source.host:
+        if proxy is not None:
+            options["sock"] = await open_through_proxy(
+                proxy, source.host, parts.port or _PORT, timeout
+            )
+        elif address != source.host:
             async with asyncio.timeout(timeout):
                 options["sock"] = await _connected_socket(address, parts.port or _PORT)
         connection = await asyncssh.connect(source.host, **options)

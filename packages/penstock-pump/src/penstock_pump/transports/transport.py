@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -26,6 +27,8 @@ from penstock_pump.credentials import PumpCredentials
 from penstock_pump.errors import UnsupportedSource
 from penstock_pump.posts.post import Post
 from penstock_pump.transports.access import FileRule, HostRule
+from penstock_pump.transports.listing import ListedFile
+from penstock_pump.transports.proxy import ProxyRule
 
 READ_BYTES: Final = MiB
 #: Characters of a path that are not quoted in a URL.
@@ -38,6 +41,7 @@ SCHEMES: Final = {
     "sftp": "penstock_pump.transports.sftp:SftpTransport",
     "ftp": "penstock_pump.transports.ftp:FtpTransport",
     "ftps": "penstock_pump.transports.ftp:FtpTransport",
+    "s3": "penstock_pump.transports.s3:S3Transport",
 }
 
 
@@ -89,6 +93,9 @@ class Transport(Protocol):
 
     async def remove(self, target: FileSource) -> None: ...
 
+    async def list(self, source: FileSource) -> list[ListedFile]:
+        """What is directly below a directory."""
+
     async def make_link(self, target: FileSource, link: str) -> None: ...
 
     async def make_directory(self, target: FileSource, mode: int | None) -> None: ...
@@ -119,6 +126,9 @@ class TransportContext:
     connections: int = 16
     known_hosts: Path | None = None  #: of SFTP; None: the user's file
     files: FileRule = field(default_factory=FileRule)  #: which may be fetched by `file:`
+    proxy: ProxyRule = field(default_factory=ProxyRule)
+    user_agent: str = "penstock-pump"
+    zone: tzinfo = UTC  #: of times in listings without a time zone
 
 
 def as_local_transport(transport: Transport) -> LocalTransport | None:
@@ -270,7 +280,12 @@ class TransportRegistry:
             return self._given[scheme]
         if scheme in SCHEMES:
             module, _, name = SCHEMES[scheme].partition(":")
-            new: TransportFactory = getattr(import_module(module), name)
+            try:
+                new: TransportFactory = getattr(import_module(module), name)
+            except ImportError as error:
+                raise UnsupportedSource(
+                    f"{scheme}: URLs need {error.name}: install penstock-pump[{scheme}]"
+                ) from error
             return new
         for entry in entry_points(group=ENTRY_POINT_GROUP, name=scheme):
             loaded: TransportFactory = entry.load()

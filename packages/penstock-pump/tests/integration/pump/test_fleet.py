@@ -82,12 +82,12 @@ async def test_start_status_sanity_and_stop(
 
 
 def test_what_is_only_sarracenias_is_named_and_left_alone(tmp_path: Path) -> None:
-    for component in ("poll", "winnow"):
+    for component in ("audit", "winnow"):
         (tmp_path / component).mkdir()
         (tmp_path / component / "t.conf").write_text("broker amqp://h/\n")
     asked = CliRunner().invoke(app, ["pump", "status", str(tmp_path)])
     assert asked.exit_code == 0
-    assert asked.stderr == "poll/t skipped: use sr3 for it\n"
+    assert asked.stderr == "audit/t skipped: the broker's own monitoring replaces it\n"
     assert "winnow/t" in asked.stdout
 
 
