@@ -28,6 +28,8 @@ GROUP: Final = "penstock.schemas"
 #: The schema other schemas may rely on; it is upgraded first and removed last.
 _FIRST: Final = "store"
 EMPTY: Final = "base"
+#: Before the first release all packages shared this version table.
+_UNRELEASED: Final = "alembic_version"
 #: Alembic keeps its configuration in globals.
 _ALEMBIC: Final = threading.Lock()
 
@@ -82,7 +84,13 @@ def revisions(url: str) -> dict[str, str]:
 def revision(url: str, schema: Schema) -> str | None:
     with connect(url) as connection:
         try:
-            return _recorded(connection, schema.version_table)
+            found = _recorded(connection, schema.version_table)
+            if found is None and _recorded(connection, _UNRELEASED):
+                raise StoreNotReady(
+                    f"the database at {describe_url(url)} is from before the first release: "
+                    "create it anew"
+                )
+            return found
         except psycopg.Error as error:
             raise translate_error(error, describe_url(url)) from error
 
@@ -113,9 +121,9 @@ def _alembic(url: str, schema: Schema, now: str | None, to: str) -> None:
     if now is not None and now not in known:
         raise StoreNotReady(
             f"schema {schema.name} at {describe_url(url)} has revision {now}, which this "
-            "version does not know: a newer Penstock migrated it. Upgrade this installation"
+            "version does not know. If a newer Penstock migrated it, upgrade this installation; "
+            "if the database is from before the first release, create it anew"
         )
-    config.attributes["revisions"] = known
     down = now is not None and (to == EMPTY or known.index(to) > known.index(now))
     try:
         with _ALEMBIC:

@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from penstock_store import Database, StoreNotReady, StoreUnavailable, connect, migrate
-from penstock_store.schema import EMPTY, Schema, installed_schemas, migrate_schema, revisions
+from penstock_store.schema import EMPTY, Schema, installed_schemas, revisions
 from tests.peers import free_port
 
 #: Everything of ours, by kind and name.
@@ -66,21 +66,16 @@ def test_migrating_what_is_migrated_changes_nothing(database: Database) -> None:
     assert database.rows("SELECT batch_id FROM pipeline_batch") == [{"batch_id": 7}]
 
 
-def test_a_database_of_version_0_1_is_adopted(empty: str) -> None:
+def test_a_database_from_before_the_first_release_is_left_alone(empty: str) -> None:
     """It had one table with the revision of all packages."""
-    [store] = [schema for schema in installed_schemas() if schema.name == "store"]
-    migrate_schema(empty, store, store.head)
     with connect(empty) as connection:
-        connection.execute("INSERT INTO pipeline_batch (flow, batch_id, rows) VALUES ('f', 7, 1)")
-        connection.execute("DROP TABLE alembic_version_store")
         connection.execute("CREATE TABLE alembic_version (version_num varchar(32))")
         connection.execute("INSERT INTO alembic_version VALUES ('0003')")
 
-    migrate_schema(empty, store, store.head)
+    with pytest.raises(StoreNotReady, match="from before the first release: create it anew"):
+        migrate(empty)
 
-    with Database(empty) as database:
-        assert database.rows("SELECT batch_id FROM pipeline_batch") == [{"batch_id": 7}]
-    assert revisions(empty)["store"] == store.head
+    assert objects(empty) == ["table public.alembic_version"]
 
 
 def test_many_may_migrate_at_once(empty: str) -> None:
@@ -116,7 +111,7 @@ def test_a_step_that_fails_leaves_the_database_as_it_was(empty: str) -> None:
 def test_a_newer_penstocks_database_is_left_alone(database: Database) -> None:
     database.execute("UPDATE alembic_version_store SET version_num = '9999'")
 
-    with pytest.raises(StoreNotReady, match="a newer Penstock migrated it"):
+    with pytest.raises(StoreNotReady, match="has revision 9999, which this version does not know"):
         migrate(database.url)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Database, Overrides, effective
+from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWithStdin, effective
 
 if TYPE_CHECKING:
     from penstock_history.archive import PublicationArchive
@@ -38,7 +38,7 @@ def historian(
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
     """Store publications on request, and answer queries about the past.
 

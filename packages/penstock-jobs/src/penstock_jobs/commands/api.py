@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Database, Overrides, prepare
+from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWithStdin, prepare
 from penstock.cli.shutdown import stop_event
 from penstock.core.errors import ConfigurationError
 from penstock.core.units import MiB
@@ -68,10 +68,7 @@ def api(
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[
-        bool,
-        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
-    ] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
     """Serve jobs over HTTP. Prints one line when ready, stops cleanly on SIGTERM or Ctrl-C."""
     from penstock_jobs.http.guard import ApiLimits

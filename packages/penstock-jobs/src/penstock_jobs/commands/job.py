@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.client_options import DEFAULT_URL, log_warnings_plainly
-from penstock.cli.options import Data
+from penstock.cli.options import Data, Database
 from penstock_jobs.commands.api import api
 from penstock_jobs.commands.ichnaea import add_ichnaea_commands
 from penstock_jobs.commands.options import (
     BrokerUrl,
     Compatible,
     ConnectionType,
-    DatabaseUrl,
     broker_url,
     durability,
     history,
@@ -44,7 +43,7 @@ def list_(
     kind: Annotated[str | None, typer.Option("--type", help="fake, build_models, …")] = None,
     page: Annotated[int, typer.Option(min=1, help="Page number, from 1.")] = 1,
     size: Annotated[int, typer.Option(min=1, max=1000, help="Jobs per page.")] = 25,
-    database: DatabaseUrl = None,
+    database: Database = None,
     data: Data = None,
 ) -> None:
     """List jobs, newest first."""
@@ -62,7 +61,7 @@ def list_(
 
 
 @app.command()
-def show(identity: Identity, database: DatabaseUrl = None, data: Data = None) -> None:
+def show(identity: Identity, database: Database = None, data: Data = None) -> None:
     """Show one job with its events."""
     from penstock_jobs.history.repository import JobRepository
 
@@ -80,7 +79,7 @@ def show(identity: Identity, database: DatabaseUrl = None, data: Data = None) ->
 
 
 @app.command()
-def output(identity: Identity, database: DatabaseUrl = None, data: Data = None) -> None:
+def output(identity: Identity, database: Database = None, data: Data = None) -> None:
     """Print what the last attempt of a job has printed so far."""
     from penstock_jobs.history.repository import JobRepository
     from penstock_jobs.model import JobOutput

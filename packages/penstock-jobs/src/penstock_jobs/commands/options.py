@@ -35,15 +35,6 @@ BrokerUrl = Annotated[
         help="The broker: amqp://, amqps:// or amqp+1.0://.",
     ),
 ]
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        metavar="URL",
-        envvar="PENSTOCK_DATABASE",
-        help="PostgreSQL of the history; by default the embedded one in the data directory.",
-    ),
-]
 Compatible = Annotated[
     bool,
     typer.Option(

@@ -13,6 +13,7 @@ import typer
 
 from penstock.cli.client_options import DEFAULT_URL, parse_duration
 from penstock.cli.metrics_server import serve_metrics
+from penstock.cli.options import StopWithStdin
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
 from penstock.core.logs import configure_logs
@@ -150,10 +151,7 @@ def worker(
     response_queue: ResponseQueue = None,
     connection_type: ConnectionType = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
-    with_stdin: Annotated[
-        bool,
-        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
-    ] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
     """Consume requests and run jobs. Prints one line when ready, stops cleanly on SIGTERM."""
 

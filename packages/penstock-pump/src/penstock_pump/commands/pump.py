@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.client_options import DEFAULT_URL, Url, parse_duration
-from penstock.cli.options import ConfigFile, Data, Overrides, prepare
+from penstock.cli.options import ConfigFile, Data, Overrides, StopWithStdin, prepare
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
 from penstock.core.logs import configure_logs
@@ -48,7 +48,7 @@ def demo(
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
     """Copy files from DATA/pump/inbox to DATA/pump/mirror; simulated stations write files."""
     home = prepare(file, pairs, data).settings.data

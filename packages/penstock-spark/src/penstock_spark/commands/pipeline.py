@@ -15,7 +15,16 @@ import typer
 
 from penstock.cli.client_options import DEFAULT_URL, Url
 from penstock.cli.metrics_server import serve_metrics
-from penstock.cli.options import Cache, ConfigFile, Data, Database, Overrides, effective, prepare
+from penstock.cli.options import (
+    Cache,
+    ConfigFile,
+    Data,
+    Database,
+    Overrides,
+    StopWithStdin,
+    effective,
+    prepare,
+)
 from penstock.cli.shutdown import stop_event
 from penstock_spark.commands.options import (
     FailOnLoss,
@@ -129,7 +138,7 @@ def run(
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
     """Apply messages as they arrive, until SIGTERM. Prints a line when it is ready."""
     from penstock_spark.compaction import compaction_task

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Database, Overrides, prepare
+from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWithStdin, prepare
 from penstock.cli.shutdown import stop_event
 from penstock.core.errors import ConfigurationError
 from penstock_store.http.server import is_local_only
@@ -46,10 +46,7 @@ def dashboards(
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[
-        bool,
-        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
-    ] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
     """Serve the dashboards: one line when they are ready, a clean stop on SIGTERM or Ctrl-C."""
     from penstock_store.dashboard.pages import SectionContext

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Overrides, effective, prepare
+from penstock.cli.options import ConfigFile, Data, Overrides, StopWithStdin, effective, prepare
 from penstock.cli.shutdown import stop_event, wait_for_exit
 from penstock.core.config import Settings
 
@@ -27,10 +27,7 @@ def store(
     file: ConfigFile = None,
     data: Data = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[
-        bool,
-        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
-    ] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
     """Run the embedded database: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
     if context.invoked_subcommand is None:

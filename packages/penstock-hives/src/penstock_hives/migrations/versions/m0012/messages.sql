@@ -13,9 +13,13 @@ CREATE TABLE user_message (
     sentiment real CHECK (sentiment BETWEEN -1 AND 1),
     sentiment_label text CHECK (sentiment_label IN ('negative', 'neutral', 'positive')),
     model_version text,
+    rating smallint CHECK (rating BETWEEN 1 AND 5),
     created_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now()
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT user_message_rated_feedback CHECK (rating IS NULL OR type = 'feedback')
 );
+COMMENT ON COLUMN user_message.rating IS 'Stars, from one to five, if any were given.';
+CREATE INDEX user_message_rated ON user_message (id DESC) WHERE rating IS NOT NULL;
 COMMENT ON TABLE user_message IS 'Feedback, questions, the answers to them, and notices.';
 CREATE INDEX user_message_user ON user_message (user_id, id DESC);
 CREATE INDEX user_message_account ON user_message (account_id, id DESC) WHERE account_id IS NOT NULL;
@@ -129,6 +133,8 @@ CREATE TABLE notification (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX notification_user ON notification (user_id, id DESC);
+CREATE INDEX notification_day ON notification (user_id, created_at);
+CREATE INDEX notification_age ON notification (created_at);
 COMMENT ON TABLE notification IS 'What somebody is told: the inbox, and what pushes are sent from.';
 
 CREATE TABLE notification_delivery (
@@ -156,3 +162,40 @@ CREATE TRIGGER told AFTER INSERT OR UPDATE OR DELETE ON user_notification_def
     FOR EACH ROW EXECUTE FUNCTION tell_change('notification_def');
 CREATE TRIGGER told AFTER INSERT OR UPDATE OR DELETE ON deal
     FOR EACH ROW EXECUTE FUNCTION tell_change('deal');
+
+CREATE FUNCTION tell_definitions() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('notification_def', d.id::text)
+    FROM user_notification_def d
+    WHERE d.user_id = coalesce(NEW.user_id, OLD.user_id) AND d.kind LIKE '%deal%';
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION tell_definitions IS
+    'Tells who evaluates alerts that what some definitions follow has changed.';
+CREATE TRIGGER told AFTER INSERT OR UPDATE OR DELETE ON deal_preference
+    FOR EACH ROW EXECUTE FUNCTION tell_definitions();
+CREATE TRIGGER told_new AFTER INSERT ON user_hive
+    FOR EACH ROW WHEN (NEW.favourite) EXECUTE FUNCTION tell_definitions();
+CREATE TRIGGER told_changed AFTER UPDATE ON user_hive
+    FOR EACH ROW WHEN (NEW.favourite <> OLD.favourite) EXECUTE FUNCTION tell_definitions();
+CREATE TRIGGER told_gone AFTER DELETE ON user_hive
+    FOR EACH ROW WHEN (OLD.favourite) EXECUTE FUNCTION tell_definitions();
+
+CREATE FUNCTION arm_again() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE notification_state SET armed = true WHERE definition_id = NEW.id;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION arm_again IS 'A threshold that was changed has not been crossed yet.';
+CREATE TRIGGER arm_again
+    AFTER UPDATE OF kind, hive_id, threshold, unit, enabled ON user_notification_def
+    FOR EACH ROW EXECUTE FUNCTION arm_again();
+
+CREATE FUNCTION tell_delivery() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('notification_delivery', '');
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION tell_delivery IS 'Wakes who sends pushes.';
+CREATE TRIGGER told AFTER INSERT ON notification_delivery
+    FOR EACH STATEMENT EXECUTE FUNCTION tell_delivery();

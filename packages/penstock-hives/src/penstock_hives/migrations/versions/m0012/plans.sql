@@ -53,11 +53,8 @@ CREATE TABLE subscription (
 );
 CREATE INDEX subscription_user ON subscription (user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX subscription_account ON subscription (account_id) WHERE account_id IS NOT NULL;
-CREATE UNIQUE INDEX subscription_current_user ON subscription (user_id, provider)
-    WHERE status IN ('active', 'trial', 'past_due') AND user_id IS NOT NULL;
-CREATE UNIQUE INDEX subscription_current_account ON subscription (account_id, provider)
-    WHERE status IN ('active', 'trial', 'past_due') AND account_id IS NOT NULL;
-COMMENT ON TABLE subscription IS 'Of one user or of one account; of each provider one is current.';
+COMMENT ON TABLE subscription IS
+    'Of one user or of one account; several that hold at a time are merged.';
 COMMENT ON COLUMN subscription.status IS 'cancelled still counts until expires_at.';
 COMMENT ON COLUMN subscription.event_at IS 'When what it was last told of happened: older news is passed over.';
 
@@ -85,8 +82,18 @@ CREATE TABLE payment_event (
     received_at timestamptz NOT NULL DEFAULT now(),
     applied_at timestamptz,
     error text,
+    ref text,
+    related text,
+    facts jsonb NOT NULL DEFAULT '{}',
     UNIQUE (provider, provider_event_id)
 );
+CREATE INDEX payment_event_ref ON payment_event (provider, ref) WHERE ref IS NOT NULL;
+CREATE INDEX payment_event_related ON payment_event (provider, related) WHERE related IS NOT NULL;
+COMMENT ON COLUMN payment_event.ref IS 'The provider''s id of the subscription.';
+COMMENT ON COLUMN payment_event.related IS
+    'The payment it is about, by which a subscription that is not named is found.';
+COMMENT ON COLUMN payment_event.facts IS
+    'What was read from it: whose it is, how it stands, what was paid.';
 CREATE INDEX payment_event_waiting ON payment_event (id) WHERE applied_at IS NULL;
 COMMENT ON TABLE payment_event IS 'What providers have said, as they said it, once each.';
 

@@ -35,8 +35,10 @@ CREATE TABLE refresh_token (
     uid text NOT NULL REFERENCES credential ON DELETE CASCADE,
     expires_at timestamptz NOT NULL,
     revoked_at timestamptz,
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    signed_in_at timestamptz NOT NULL DEFAULT now()
 );
+COMMENT ON COLUMN refresh_token.signed_in_at IS 'When a password was last given for it.';
 COMMENT ON TABLE refresh_token IS 'What a sign-in is prolonged with; only digests are kept.';
 CREATE INDEX refresh_token_uid ON refresh_token (uid);
 
@@ -92,3 +94,25 @@ CREATE TABLE idempotency_key (
 );
 CREATE INDEX idempotency_key_expires ON idempotency_key (expires_at);
 COMMENT ON TABLE idempotency_key IS 'Answers to writes that may be sent again; no status: being answered.';
+
+CREATE TABLE account_invitation (
+    account_id bigint NOT NULL REFERENCES account ON DELETE CASCADE,
+    user_id bigint NOT NULL REFERENCES app_user ON DELETE CASCADE,
+    role text NOT NULL CHECK (role IN ('account_member', 'account_admin')),
+    invited_by bigint REFERENCES app_user ON DELETE SET NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (account_id, user_id)
+);
+COMMENT ON TABLE account_invitation IS
+    'Who has been asked to join a business, and has not answered.';
+CREATE INDEX account_invitation_user ON account_invitation (user_id);
+
+CREATE TABLE sign_in_failure (
+    login_hash bytea NOT NULL,
+    at timestamptz NOT NULL
+);
+COMMENT ON TABLE sign_in_failure IS
+    'Sign-ins at the local issuer that failed lately; those under way are among them.';
+CREATE INDEX sign_in_failure_login ON sign_in_failure (login_hash, at);
+CREATE INDEX sign_in_failure_age ON sign_in_failure (at);

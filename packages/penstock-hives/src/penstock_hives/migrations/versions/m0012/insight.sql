@@ -73,3 +73,51 @@ CREATE TABLE deal_recommendation (
     PRIMARY KEY (user_id, deal_id)
 );
 COMMENT ON TABLE deal_recommendation IS 'Deals somebody may like, and why.';
+
+CREATE TABLE hive_comparison (
+    hive_id bigint NOT NULL REFERENCES hive ON DELETE CASCADE,
+    day date NOT NULL,
+    window_days integer NOT NULL CHECK (window_days > 0),
+    visits_now double precision,
+    visits_before double precision,
+    occupancy_now double precision,
+    occupancy_before double precision,
+    peers integer NOT NULL DEFAULT 0,
+    peer_visits double precision,
+    rank integer,
+    made_at timestamptz NOT NULL,
+    PRIMARY KEY (hive_id, day, window_days)
+);
+COMMENT ON TABLE hive_comparison IS
+    'The days up to this one beside those before them, and beside hives of the same type.';
+COMMENT ON COLUMN hive_comparison.visits_now IS 'A day, on days that were heard of.';
+COMMENT ON COLUMN hive_comparison.peer_visits IS 'The median of the others of its type.';
+COMMENT ON COLUMN hive_comparison.rank IS 'Among all of its type; the busiest is 1.';
+
+CREATE TABLE deal_effect (
+    deal_id bigint PRIMARY KEY REFERENCES deal ON DELETE CASCADE,
+    day date NOT NULL,
+    days integer NOT NULL CHECK (days >= 0),
+    visits double precision,
+    expected double precision,
+    lift double precision,
+    opened integer NOT NULL DEFAULT 0,
+    redeemed integer NOT NULL DEFAULT 0,
+    made_at timestamptz NOT NULL
+);
+COMMENT ON TABLE deal_effect IS
+    'Visits a day while a deal ran beside those of the same weekdays before it.';
+COMMENT ON COLUMN deal_effect.lift IS 'What came on top, as a share of what was expected.';
+
+CREATE TABLE feedback_day (
+    hive_id bigint NOT NULL REFERENCES hive ON DELETE CASCADE,
+    day date NOT NULL,
+    messages integer NOT NULL,
+    positive integer NOT NULL,
+    negative integer NOT NULL,
+    sentiment double precision NOT NULL CHECK (sentiment BETWEEN -1 AND 1),
+    model text NOT NULL,
+    made_at timestamptz NOT NULL,
+    PRIMARY KEY (hive_id, day)
+);
+COMMENT ON TABLE feedback_day IS 'How people have spoken of a hive on a day.';

@@ -112,3 +112,12 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION hive_open IS
     'Whether opening hours say open: a span that ends no later than it begins ends on the next day.';
+
+CREATE TABLE deal_told (
+    deal_id bigint NOT NULL REFERENCES deal ON DELETE CASCADE,
+    mark text NOT NULL CHECK (mark ~ '^(new|[0-9]+h)$'),
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (deal_id, mark)
+);
+COMMENT ON TABLE deal_told IS
+    'What of a deal has been told to all who wanted to know.';
