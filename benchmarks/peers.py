@@ -89,7 +89,7 @@ def start_penstock(directory: Path, profile: Path | None = None, scheme: str = "
 
     Its one line on standard output says that it is ready.
     """
-    port = _free_port()
+    port = free_port()
     profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
     command = [sys.executable, *profiler, "-m", "penstock", "broker"]
     command += ["--data", str(directory / "data"), "--listen", f"{scheme}://127.0.0.1:{port}"]
@@ -109,7 +109,7 @@ def start_rabbitmq(directory: Path, plugins: str = "", settings: str = "") -> Pe
 
     It has the plugins that are named, separated by commas, and no others; `settings` are theirs.
     """
-    port, epmd_port = _free_port(), _free_port()
+    port, epmd_port = free_port(), free_port()
     log = directory / "rabbitmq.log"
     (directory / "plugins").write_text(f"[{plugins}].\n")
     (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n{settings}")
@@ -119,7 +119,7 @@ def start_rabbitmq(directory: Path, plugins: str = "", settings: str = "") -> Pe
         "ERL_EPMD_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODENAME": f"bench{port}@localhost",
         "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(_free_port()),
+        "RABBITMQ_DIST_PORT": str(free_port()),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
         "RABBITMQ_CONF_ENV_FILE": str(directory / "no-environment-file"),
@@ -142,7 +142,7 @@ def start_rabbitmq(directory: Path, plugins: str = "", settings: str = "") -> Pe
 
 def start_mosquitto(directory: Path) -> Peer:
     """Debian's mosquitto."""
-    port = _free_port()
+    port = free_port()
     settings = directory / "mosquitto.conf"
     settings.write_text(_MOSQUITTO_SETTINGS + f"listener {port} 127.0.0.1\n")
     log = directory / "mosquitto.log"
@@ -155,7 +155,7 @@ def start_mosquitto(directory: Path) -> Peer:
 
 def start_amqtt(directory: Path) -> Peer:
     """The broker of the Python package amqtt, as its own command runs it."""
-    port = _free_port()
+    port = free_port()
     settings = directory / "amqtt.yaml"
     settings.write_text(_AMQTT_SETTINGS.format(port=port))
     log = directory / "amqtt.log"
@@ -223,7 +223,7 @@ def _give_up(peer: Peer) -> None:
     raise PeerFailed(f"{peer.name} did not start: {last_words or 'it said nothing'}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

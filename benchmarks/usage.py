@@ -42,6 +42,11 @@ def _stat(pid: int) -> _Stat | None:
     return _Stat(int(after_command[4 - 3]), sum(map(int, times)), int(after_command[24 - 3]))
 
 
+def _stats() -> dict[int, _Stat]:
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return {pid: stat for pid in pids if (stat := _stat(pid)) is not None}
+
+
 def _tree(roots: Iterable[int], stats: dict[int, _Stat]) -> Iterator[int]:
     pending = [pid for pid in roots if pid in stats]
     while pending:
@@ -50,10 +55,14 @@ def _tree(roots: Iterable[int], stats: dict[int, _Stat]) -> Iterator[int]:
         pending.extend(child for child, stat in stats.items() if stat.parent == pid)
 
 
+def tree_of(root: int) -> list[int]:
+    """A process and all its descendants."""
+    return list(_tree([root], _stats()))
+
+
 def usage_of(roots: Iterable[int]) -> Usage:
     """What the processes `roots` and all their descendants have used."""
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    stats = {pid: stat for pid in pids if (stat := _stat(pid)) is not None}
+    stats = _stats()
     tree = [stats[pid] for pid in _tree(roots, stats)]
     return Usage(
         sum(stat.ticks for stat in tree) / _TICKS_PER_SECOND,

@@ -13,10 +13,10 @@ from rich.console import Console
 from benchmarks.harness import command
 from benchmarks.harness.machine import this_machine
 from benchmarks.harness.page import put_chapter
-from benchmarks.pipeline import catchup, engines, live, tables
+from benchmarks.pipeline import catchup, clusters, engines, live, tables
 from penstock_spark.session import flow_session
 
-_CHOICES: Final = ("live", "backlog", "engines")
+_CHOICES: Final = ("live", "backlog", "engines", "clusters")
 _SIZES: Final = "100000,1000000,10000000"
 #: What `--quick` runs with: all of it, and too little of it for a figure.
 _QUICK: Final = {"sizes": "5000", "sensors": 50, "seconds": 3.0, "interval": 1.0, "warm": 0.0}
@@ -55,6 +55,8 @@ def main(
                 for count in counts:
                     found.caught_up.append(catchup.catch_up(spark, count, sensors, most))
                     Console(stderr=True).print(str(found.caught_up[-1]), highlight=False)
+    if "clusters" in wanted:
+        found.clusters = clusters.compare(max(counts), sensors, most)
     run = shlex.join(["python", "-m", "benchmarks.pipeline", *sys.argv[1:]])
     chapter = tables.chapter(run, f"{datetime.now(UTC):%Y-%m-%d}", this_machine(), master, found)
     Console(width=120).print(chapter, markup=False, highlight=False)

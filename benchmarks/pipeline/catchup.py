@@ -33,6 +33,7 @@ class CaughtUp:
     spent: Spent
     batches: int
     load: float  #: how many processes wanted the processor on average, others' included
+    master: str = ""
 
     @property
     def rate(self) -> float:
@@ -64,4 +65,5 @@ def catch_up(
         marked = found.database.rows("SELECT sum(rows)::bigint AS rows FROM pipeline_batch")
         if done is None or marked[0]["rows"] != reports:
             raise WrongDelivery(f"of {reports} reports {marked[0]['rows']} were entered")
-        return CaughtUp(reports, seconds, used, done.batch + 1, os.getloadavg()[0])
+        master = spark.sparkContext.master or ""
+        return CaughtUp(reports, seconds, used, done.batch + 1, os.getloadavg()[0], master)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from benchmarks.usage import usage_of
+from benchmarks.usage import tree_of, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Spent:
     database: float
     spark: float  #: Java
     python: float  #: the driver and the workers
+    driver: float = 0.0  #: of the last two: this process and its Java, in local mode with tasks
 
     @property
     def total(self) -> float:
@@ -32,12 +33,20 @@ def spent(brokers: Iterable[int], database: int) -> Spent:
     """By the processes of the broker, of the database, and below this one."""
     served = usage_of(brokers).cpu_seconds
     stored = usage_of([database]).cpu_seconds
-    java = [pid for pid in _children() if "java" in _command(pid)]
-    # Workers are Java's children, and are counted with its tree.
-    tree = usage_of(java).cpu_seconds
-    alone = sum(_own(pid) for pid in java)
-    driver = _own(os.getpid())
-    return Spent(served, stored, alone, tree - alone + driver)
+    java, python = 0.0, _own(os.getpid())
+    driver = python
+    # Executors and Python's workers are below the driver's Java, or that of a cluster's workers.
+    for root in _children():
+        if "java" not in _command(root):
+            continue
+        for pid in tree_of(root):
+            seconds = _own(pid) + _reaped(pid)
+            if "java" in _command(pid):
+                java += seconds
+                driver += seconds if "SparkSubmit" in _arguments(pid) else 0.0
+            else:
+                python += seconds
+    return Spent(served, stored, java, python, driver)
 
 
 def _children() -> list[int]:
@@ -46,10 +55,29 @@ def _children() -> list[int]:
 
 
 def _command(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]
+    return _arguments(pid).partition("\0")[0]
+
+
+def _arguments(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _own(pid: int) -> float:
-    """Of this process alone, without its children."""
-    after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")
+    """Of this process alone."""
+    return sum(_times(pid)[:2])
+
+
+def _reaped(pid: int) -> float:
+    """Of its children that have ended."""
+    return sum(_times(pid)[2:])
+
+
+def _times(pid: int) -> list[float]:
+    try:
+        after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return [0.0] * 4
+    return [int(each) / os.sysconf("SC_CLK_TCK") for each in after[11:15]]

@@ -26,6 +26,12 @@ A stream holds the messages of a fleet of 2,000 sensors at 1,116 hives with its 
 lag is zero. Seconds are wall time. CPU time is that of all processes, per report. *Load* is the
 load average at the end, including other processes: above the number of cores, compare CPU time. The
 upper limit of the rate is the number of cores divided by the CPU time per report."""
+_CLUSTERS: Final = """## On clusters
+
+The same backlog on one machine with executors in processes of their own: Spark's `local-cluster`
+with two workers of one core, and a standalone master with two workers. *Driver* is the share of the
+CPU time that the driver's Python and Java processes use. The work of the driver does not grow with
+messages, so its share falls with the size of the backlog."""
 _ENGINES: Final = """## The same traffic in DuckDB and Polars
 
 Entries and exits by hive and hour from the raw reports in bronze's files, best of three, on all
@@ -41,6 +47,7 @@ class Found:
     lived: Lived | None = None
     caught_up: list[CaughtUp] = field(default_factory=list)
     took: list[Took] = field(default_factory=list)
+    clusters: list[CaughtUp] = field(default_factory=list)
 
 
 def chapter(command: str, date: str, machine: Machine, master: str, found: Found) -> str:
@@ -52,6 +59,8 @@ def chapter(command: str, date: str, machine: Machine, master: str, found: Found
         lines += [*_lived(found.lived), ""]
     if found.caught_up:
         lines += [*_caught_up(found.caught_up), ""]
+    if found.clusters:
+        lines += [*_clusters(found.clusters), ""]
     if found.took:
         lines += [*_took(found.took), ""]
     return "\n".join(lines).strip() + "\n"
@@ -89,6 +98,29 @@ def _caught_up(runs: Sequence[CaughtUp]) -> Iterator[str]:
     if len(runs) > 1:
         yield ""
         yield _model(runs)
+
+
+def _clusters(runs: Sequence[CaughtUp]) -> Iterator[str]:
+    yield _CLUSTERS
+    yield ""
+    rows = []
+    for run in runs:
+        parts = (run.spent.broker, run.spent.database, run.spent.spark, run.spent.python)
+        local = run.master.startswith("local[")
+        share = "" if local else f"{100 * run.spent.driver / run.spent.total:.1f} %"
+        rows.append(
+            [
+                f"`{run.master.partition('//')[0]}`",
+                *(f"{run.reports:,}", f"{run.seconds:.1f}", f"{run.micros:.1f}"),
+                *(f"{part / run.reports * 1e6:.1f}" for part in parts),
+                *(share, f"{run.load:.1f}"),
+            ]
+        )
+    heads = (
+        *("master", "reports", "seconds", "CPU µs per report"),
+        *("broker", "database", "Java", "Python", "driver", "load"),
+    )
+    yield from table(heads, rows)
 
 
 def _model(runs: Sequence[CaughtUp]) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,10 +19,10 @@ import penstock_store
 from penstock_hives.analytics.nightly import AnalyticsTask
 from penstock_hives.forecast.schedule import ForecastTask
 from penstock_hives.occupancy.gold import generations
+from penstock_hives.occupancy.typical_weeks import TypicalWeekTask
 from penstock_hives.occupancy.writer import OccupancyWriter, ServiceUrls
 from penstock_spark.flow import FlowBatch, FlowContext, PeriodicTask
 from penstock_spark.stream_declaration import StreamDeclaration
-from penstock_store import Connection, Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +36,6 @@ CLOCK_SECONDS: Final = 30.0
 #: How often nightly tasks check for hives after midnight, and the pause after a failure.
 NIGHT_SECONDS: Final = 600.0
 NIGHT_RETRY_SECONDS: Final = 3600.0
-#: Weeks of medians: enough for a median, few enough to follow the seasons.
-TYPICAL_WEEKS: Final = 8
 
 
 class HivesFlow:
@@ -130,57 +127,3 @@ def open_flow(context: FlowContext) -> Iterator[HivesFlow]:
             yield flow
         finally:
             flow.close()
-
-
-#: Medians of entries and occupancy by weekday and local hour, for hives without a row since their
-#: last midnight.
-_WRITE_TYPICAL_WEEKS: Final = """
-    WITH due AS (
-        SELECT h.id, h.time_zone, date_trunc('day', %(now)s::timestamptz, h.time_zone) AS until
-        FROM hive h
-        WHERE NOT EXISTS (
-            SELECT FROM typical_week t
-            WHERE t.hive_id = h.id
-              AND t.made_at >= date_trunc('day', %(now)s::timestamptz, h.time_zone)
-        )
-    ), hours AS (
-        SELECT due.id, due.until, o.slot AT TIME ZONE due.time_zone AS local, o.entries, o.mean
-        FROM due
-        JOIN occupancy_hour o ON o.hive_id = due.id
-            AND o.slot < due.until
-            AND o.slot >= due.until - %(weeks)s * interval '7 days'
-        WHERE o.mean IS NOT NULL
-    )
-    INSERT INTO typical_week AS stored (hive_id, weekday, hour, entries, occupancy, weeks, made_at)
-    SELECT id, extract(isodow FROM local) - 1, extract(hour FROM local),
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY entries),
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY mean),
-           count(DISTINCT local::date), until
-    FROM hours
-    GROUP BY 1, 2, 3, until
-    ON CONFLICT (hive_id, weekday, hour) DO UPDATE SET
-        entries = excluded.entries, occupancy = excluded.occupancy, weeks = excluded.weeks,
-        made_at = excluded.made_at
-"""
-#: Hours without data in all those weeks.
-_DELETE_TYPICAL_WEEKS: Final = """
-    DELETE FROM typical_week t USING hive h
-    WHERE h.id = t.hive_id AND t.made_at < date_trunc('day', %(now)s::timestamptz, h.time_zone)
-"""
-
-
-class TypicalWeekTask:
-    """Periodic task: updates `typical_week` of hives whose day has ended."""
-
-    def __init__(self, database: str) -> None:
-        self._url = database
-
-    def __call__(self, spark: SparkSession) -> None:
-        with Database(self._url) as database, database.transaction() as connection:
-            update_typical_weeks(connection, datetime.now(UTC))
-
-
-def update_typical_weeks(connection: Connection, now: datetime) -> None:
-    parameters = {"now": now, "weeks": TYPICAL_WEEKS}
-    connection.execute(_WRITE_TYPICAL_WEEKS, parameters)
-    connection.execute(_DELETE_TYPICAL_WEEKS, parameters)

@@ -65,7 +65,7 @@ class MessageShards:
         for rows in self.files.read(_COLUMNS):
             mine = self._select(rows.unify_dictionaries())
             if len(mine):
-                found += _as_decoded(resolve_receipt_times(mine))
+                found += as_decoded(resolve_receipt_times(mine))
         return found
 
     def _select(self, rows: pa.Table) -> pa.Table:
@@ -83,7 +83,7 @@ def _share_of(key: str, tasks: int) -> int:
     return zlib.crc32(".".join(words).encode()) % tasks
 
 
-def _as_decoded(rows: pa.Table) -> list[pa.RecordBatch]:
+def as_decoded(rows: pa.Table) -> list[pa.RecordBatch]:
     """Decoders expect names of streams as text; routing keys may be dictionaries."""
     index = rows.schema.get_field_index("stream")
     rows = rows.set_column(index, "stream", rows["stream"].cast(pa.string()))
@@ -266,14 +266,14 @@ def make_silver(
         notices=pa.Table.from_batches([counted.notices], NOTICE_SCHEMA),
     )
     tables = {
-        "silver.reports": _reports(decoded, counted),
+        "silver.reports": count_rows(decoded, counted),
         "silver.statuses": _flattened(statuses, "status", SILVER_STATUS_SCHEMA),
         "silver.dead_letters": _flattened(dead_letters, "dead_letter", SILVER_DEAD_LETTER_SCHEMA),
     }
     return tables, summary
 
 
-def _reports(decoded: pa.Table, counted: ReportCounts) -> pa.Table:
+def count_rows(decoded: pa.Table, counted: ReportCounts) -> pa.Table:
     """Reports and events, and what each adds; duplicates are dropped."""
     schema = _undated(SILVER_REPORT_SCHEMA)
     if not len(decoded):

@@ -140,7 +140,7 @@ class OccupancyWriter:
                     return False
                 staging.create(connection)
                 now = self._now(generation, connection)
-            tasks = max(1, min(_cores(batch.spark), batch.rows // _TASK_ROWS))
+            tasks = max(1, min(available_tasks(batch.spark), batch.rows // _TASK_ROWS))
             job = BatchJob(self._flow, self._urls.database, generation, staging, silver, tasks)
             done = job.run(batch.spark, batch.bronze_files, now)
             silver.commit(batch.lake, done.files)
@@ -254,7 +254,7 @@ class OccupancyWriter:
         if spark is None or hives <= SMALL_HIVES:
             getattr(self, method)(HiveShard(), *arguments)
             return
-        shards = max(_cores(spark), hives // _TASK_ROWS)
+        shards = max(available_tasks(spark), hives // _TASK_ROWS)
         task = _ShardTask(self._flow, self._urls, method, arguments, shards)
         spark.range(0, shards, 1, shards).mapInArrow(task, "shard LONG").collect()
 
@@ -327,7 +327,7 @@ def _log_notices(notices: Sequence[dict[str, Any]]) -> None:
         log.warning("sensor notice", **notice)
 
 
-def _cores(spark: SparkSession) -> int:
+def available_tasks(spark: SparkSession) -> int:
     """Tasks that can run at a time; Spark Connect does not report it."""
     from pyspark.errors import PySparkAttributeError
 

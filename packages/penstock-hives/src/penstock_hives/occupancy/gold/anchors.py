@@ -147,7 +147,7 @@ def new_nightly_resets(
         (hive, day, at)
         for hive, until in zip(freshness.hive.tolist(), freshness.fresh_until.tolist(), strict=True)
         if hive in known
-        for day, at in _due_resets(catalogue.schedules[hive], min(now, until - 1), *known[hive])
+        for day, at in due_resets(catalogue.schedules[hive], min(now, until - 1), *known[hive])
     ]
     return _pending_resets(connection, due, now)
 
@@ -162,7 +162,7 @@ def applied_since(connection: Connection, hives: Numbers, slots: Numbers) -> App
     return AppliedAnchors(AnchorsByCause.of(Anchors(**found), manual), correction[order])
 
 
-def _due_resets(
+def due_resets(
     schedule: ResetSchedule, until: int, first: int, earliest: int, latest: int
 ) -> Iterator[tuple[int, int]]:
     """Resets after the first slot and not after `until`, before or after those applied."""

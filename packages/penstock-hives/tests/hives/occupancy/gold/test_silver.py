@@ -65,7 +65,7 @@ def test_shares_of_several_tasks_are_those_of_one(
     alone = gold(line), line.lake.read(spark, "silver.reports").drop("batch").collect()
     monkeypatch.setattr(writer, "SMALL_BATCH", 10)
     monkeypatch.setattr(writer, "_TASK_ROWS", 100)
-    monkeypatch.setattr(writer, "_cores", lambda _: 3)
+    monkeypatch.setattr(writer, "available_tasks", lambda _: 3)
     line.flow.begin_rebuild(1, 0)
 
     line.apply([], generation=1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from penstock_hives.occupancy.flow import update_typical_weeks
+import numpy as np
+
+from penstock_hives.occupancy.typical_weeks import update_typical_weeks
 from tests.hives.occupancy.gold.ledger import Bookkeeper, clock
 
 WEEK = timedelta(days=7)
@@ -13,7 +15,7 @@ DAY = timedelta(days=1)
 
 def usual(books: Bookkeeper, now: datetime) -> list[tuple[int, int, float, float, int]]:
     with books.database.transaction() as connection:
-        update_typical_weeks(connection, now)
+        update_typical_weeks(connection, now, np.array([1]))
     return [
         (row["weekday"], row["hour"], row["entries"], row["occupancy"], row["weeks"])
         for row in books.database.rows("TABLE typical_week ORDER BY weekday, hour")
