@@ -14,8 +14,9 @@ PACKAGES := penstock penstock-store penstock-spark penstock-history penstock-hiv
 	penstock-pump pytest-penstock
 EDITABLE := $(foreach package,$(PACKAGES),-e packages/$(package)[test])
 
-# Four files run at a time, the longest first (tests/order.py). Each worker has its own servers.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+# Five files run at a time, the longest first (tests/order.py). Each worker has its own servers. They
+# are more than there are cores, because many tests wait for servers and clients.
+PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 # Tests start some thousand programs: what those were compiled to is kept, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -38,7 +39,7 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers lint checked collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
+.PHONY: help setup up peers lint collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -67,11 +68,13 @@ lint: setup ## What can be said without running anything: ruff, mypy, the rooms'
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: checked ## All checks and the tests that do not take long
-	$(BIN)/pytest $(PARALLEL)
+test: SELECTED := not slow
+test: collected ## All checks and the tests that do not take long
+	$(CHECKED)
 
-test-all: checked ## The same, and the tests that do take long
-	$(BIN)/pytest $(PARALLEL) -m 'slow or not slow'
+test-all: SELECTED := slow or not slow
+test-all: collected ## The same, and the tests that do take long
+	$(CHECKED)
 
 # One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.
 test-broker test-store test-spark test-history test-hives test-jobs test-pump test-pytest: test-%:
@@ -81,13 +84,21 @@ dist: setup ## Wheels, source distributions and bills of materials of all packag
 	@for package in $(PACKAGES); do (cd packages/$$package && ../../$(BIN)/python -m hatchling build -d ../../dist); done
 	@$(BIN)/python -m scripts.bill_of_materials dist $(PACKAGES)
 
-# What comes before the tests, side by side: the one works, the other mostly waits for the network.
-checked: setup
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint collected
+# Lint and tests side by side: the tests leave time for it while they wait. What lint says is shown
+# after the tests.
+define CHECKED
+@said=$$(mktemp); trap 'rm -f "$$said"' EXIT; status=0; \
+$(MAKE) --no-print-directory lint >"$$said" 2>&1 & lint=$$!; \
+$(BIN)/pytest $(PARALLEL) -m '$(SELECTED)' || status=$$?; \
+wait $$lint || status=$$?; \
+cat "$$said"; exit $$status
+endef
 
-# Every test can be loaded; and is compiled once, not by each of those that run them.
-collected: peers
-	@$(BIN)/pytest --collect-only -qqq | sed '/: [0-9]*$$/d'
+# Every test can be loaded, and is compiled once, not by each worker. Meanwhile peers are installed.
+collected: setup
+	@scripts/peers & peers=$$!; \
+	$(BIN)/pytest --collect-only -qqq | sed '/: [0-9]*$$/d'; \
+	wait $$peers
 
 bench: setup peers ## Penstock beside its peers, for hours; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md
