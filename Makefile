@@ -39,7 +39,7 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers lint collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
+.PHONY: help setup up peers peers-new lint collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ up: setup ## Everything there is, running on this machine; Ctrl-C stops it
 peers: ## The servers that integration tests talk to, from Debian packages, where we may
 	@scripts/peers
 
+peers-new: ## A newer RabbitMQ beside the system's, for benchmarks and slow tests, where we may
+	@scripts/peers-new
+
 lint: setup ## What can be said without running anything: ruff, mypy, the rooms' doors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,7 +76,7 @@ test: collected ## All checks and the tests that do not take long
 	$(CHECKED)
 
 test-all: SELECTED := slow or not slow
-test-all: collected ## The same, and the tests that do take long
+test-all: collected peers-new ## The same, and the tests that do take long
 	$(CHECKED)
 
 # One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.

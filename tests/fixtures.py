@@ -20,7 +20,15 @@ from hypothesis import HealthCheck, settings
 
 from tests.order import longest_first
 from tests.paths import ROOT
-from tests.peers import Broker, Mosquitto, MqttBroker, PeerMissing, Penstock, RabbitMQ
+from tests.peers import (
+    Broker,
+    Mosquitto,
+    MqttBroker,
+    PeerMissing,
+    Penstock,
+    RabbitMQ,
+    find_new_rabbitmq,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +121,23 @@ def plugged_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rabbi
     folder = tmp_path_factory.mktemp("rabbitmq")
     plugins = ("rabbitmq_stream", "rabbitmq_mqtt", "rabbitmq_amqp1_0")
     with running(needed(RabbitMQ, folder, plugins=plugins)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def new_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ 4, which only slow tests need."""
+    program = needed(find_new_rabbitmq)
+    with running(RabbitMQ(tmp_path_factory.mktemp("rabbitmq"), (), program)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def new_plugged_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ 4 that hands out its streams in chunks."""
+    program = needed(find_new_rabbitmq)
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    with running(RabbitMQ(folder, ("rabbitmq_stream",), program)) as server:
         yield server
 
 

@@ -124,6 +124,14 @@ def find_program(name: str, package: str, *folders: str) -> str:
     return found
 
 
+def find_new_rabbitmq() -> str:
+    """The start program of a RabbitMQ 4, which `scripts/peers-new` installs."""
+    server = Path(__file__).parents[1] / ".peers" / "rabbitmq-4" / "server"
+    if not server.exists():
+        raise PeerMissing("RabbitMQ 4 is not installed (scripts/peers-new)")
+    return str(server)
+
+
 class Process:
     """A child process whose output goes to a file, so that a failure can show it."""
 
@@ -360,8 +368,12 @@ class RabbitMQ:
 
     name = "rabbitmq"
 
-    def __init__(self, folder: Path, plugins: tuple[str, ...] = ()) -> None:
-        self._server = find_program("rabbitmq-server", "rabbitmq-server", "/usr/lib/rabbitmq/bin")
+    def __init__(
+        self, folder: Path, plugins: tuple[str, ...] = (), server: str | None = None
+    ) -> None:
+        self._server = server or find_program(
+            "rabbitmq-server", "rabbitmq-server", "/usr/lib/rabbitmq/bin"
+        )
         if self._server == "/usr/sbin/rabbitmq-server":
             # Debian's wrapper there runs it as another user; the script behind it does not.
             self._server = "/usr/lib/rabbitmq/bin/rabbitmq-server"

@@ -238,11 +238,14 @@ class _PartReader:
         return taken
 
     def _renew_credit(self) -> None:
-        """Give credit for the estimated rest, and wake up when half of it has arrived."""
+        """Give credit for the estimated rest, and wake up when half of it has arrived.
+
+        RabbitMQ 4 sends nothing before the credit is more than half of the first.
+        """
         left = (self.part.stop - self._next) * self._count // max(self._messages, 1) + 1
-        useful = min(left, CREDIT)
+        useful = max(min(left, CREDIT), _FIRST_CREDIT)
         if self._credit <= useful // 2:
             self.connection.add_credit(useful - self._credit)
             self._credit = useful
-        awaited = min(self._credit, useful) * (self._bytes // self._count) // 2
+        awaited = min(self._credit, left) * (self._bytes // self._count) // 2
         self.connection.wait_for(min(awaited, _WAKE_BYTES))

@@ -216,6 +216,44 @@ def test_a_part_of_a_chunk_is_no_silence() -> None:
         assert list(offsets(readers, 0.0)) == [0]
 
 
+class Thrifty(Trickle):
+    """A connection as to RabbitMQ 4, which sends when the credit is more than half of the first."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        super().__init__(b"", 0)
+        self._sizes = sizes
+        self._first = self._credit = self._next = 0
+        self._sent: list[bytes] = []
+
+    def subscribe(self, stream: str, offset: int, credit: int) -> None:
+        self._first = credit
+        self.add_credit(credit)
+
+    def add_credit(self, credit: int) -> None:
+        self._credit += credit
+        while self._sizes and self._credit and (self._credit > self._first // 2 or self._sent):
+            size = self._sizes.pop(0)
+            self._sent.append(chunk([plain(b"any")] * size, size, self._next))
+            self._next += size
+            self._credit -= 1
+
+    def chunks(self) -> list[bytes]:
+        sent, self._sent = self._sent, []
+        self.received += len(sent)
+        return sent
+
+    def wait_for(self, size: int) -> None: ...
+
+
+@pytest.mark.parametrize("sizes", [[100] * 16 + [1] * 50, [1] * 40 + [100] * 3, [7] * 300])
+def test_credit_is_given_in_amounts_that_the_broker_answers(sizes: list[int]) -> None:
+    connection = cast("StreamConnection", Thrifty(list(sizes)))
+    part = StreamRange("any", 0, sum(sizes))
+
+    with closing(ParallelRangeReader(lambda _: connection, [part])) as readers:
+        assert list(offsets(readers, 0.0)) == list(range(sum(sizes)))
+
+
 @pytest.mark.peer
 def test_nothing_stays_open_when_a_strip_cannot_be_read(
     connect: Connect, opened: list[StreamConnection]

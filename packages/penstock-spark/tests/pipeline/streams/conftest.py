@@ -38,6 +38,10 @@ class Way:
         ("penstock", "replays"),
         pytest.param(("rabbitmq", "replays"), marks=pytest.mark.peer),
         pytest.param(("plugged_rabbitmq", "chunked"), marks=pytest.mark.peer),
+        *(
+            pytest.param(each, marks=[pytest.mark.peer, pytest.mark.slow])
+            for each in (("new_rabbitmq", "replays"), ("new_plugged_rabbitmq", "chunked"))
+        ),
     ],
     ids=lambda param: f"{param[1]} of {param[0]}",
 )
