@@ -204,6 +204,17 @@ PRIORITIES: Final = 10
 _ATTEMPTS_HEADER: Final = "job-attempts"
 _SOFT_LIMIT_HEADER: Final = "job-soft"
 _HARD_LIMIT_HEADER: Final = "job-hard"
+_KEEP_HEADER: Final = "job-keep"
+_UNIQUE_HEADER: Final = "job-unique"
+
+
+_OPTION_HEADERS: Final = (
+    _ATTEMPTS_HEADER,
+    _SOFT_LIMIT_HEADER,
+    _HARD_LIMIT_HEADER,
+    _KEEP_HEADER,
+    _UNIQUE_HEADER,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +225,19 @@ class JobOptions:
     attempts: int | None = None  #: at most; None: the worker's default
     soft: float | None = None  #: seconds after which the job is asked to end
     hard: float | None = None  #: seconds after which it is ended
+    keep: float | None = None  #: seconds that the history stores it; None: the recorder's default
+    unique: str | None = None  #: a key that one unfinished job at a time may have
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority < PRIORITIES:
             raise PreconditionFailed(f"priority {self.priority}: must be 0 to {PRIORITIES - 1}")
         if self.attempts is not None and not 1 <= self.attempts <= 100:
             raise PreconditionFailed(f"attempts {self.attempts}: must be 1 to 100")
-        for limit in (self.soft, self.hard):
+        for limit in (self.soft, self.hard, self.keep):
             if limit is not None and not 0 < limit < float("inf"):
                 raise PreconditionFailed(f"time limit {limit}: must be positive, in seconds")
+        if self.unique is not None and not 1 <= len(self.unique) <= 255:
+            raise PreconditionFailed("a unique key has 1 to 255 characters")
 
 
 def write_options(options: JobOptions) -> dict[str, Any]:
@@ -234,26 +249,31 @@ def write_options(options: JobOptions) -> dict[str, Any]:
         headers[_SOFT_LIMIT_HEADER] = str(options.soft)
     if options.hard is not None:
         headers[_HARD_LIMIT_HEADER] = str(options.hard)
+    if options.keep is not None:
+        headers[_KEEP_HEADER] = str(options.keep)
+    if options.unique is not None:
+        headers[_UNIQUE_HEADER] = options.unique
     return headers
 
 
 def read_options(headers: Mapping[str, Any], priority: int | None = None) -> JobOptions:
     """An unreadable option is an error, because ignoring a limit is worse than a refusal."""
     try:
-        attempts, soft, hard = (
-            headers.get(name) for name in (_ATTEMPTS_HEADER, _SOFT_LIMIT_HEADER, _HARD_LIMIT_HEADER)
-        )
+        attempts, soft, hard, keep, unique = (headers.get(name) for name in _OPTION_HEADERS)
         return JobOptions(
             min(priority or 0, PRIORITIES - 1),
             None if attempts is None else int(attempts),
             None if soft is None else float(soft),
             None if hard is None else float(hard),
+            None if keep is None else float(keep),
+            None if unique is None else str(unique),
         )
     except (TypeError, ValueError) as error:
         raise PreconditionFailed(f"invalid job option: {error}") from error
 
 
 class JobState(StrEnum):
+    SCHEDULED = "scheduled"  #: The request waits for a time, or for other jobs.
     WAITING = "waiting"  #: The request is in its queue.
     RUNNING = "running"  #: A worker runs an attempt.
     RETRYING = "retrying"  #: An attempt failed, and another will follow.
@@ -290,6 +310,7 @@ class JobRecord:
     summary: Mapping[str, Any] = field(default_factory=dict)
     #: Rises with each change of any job.
     revision: int = 0
+    owner: str | None = None  #: who submitted it, where that is known
 
 
 @dataclass(frozen=True, slots=True)

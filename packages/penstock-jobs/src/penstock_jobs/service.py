@@ -6,18 +6,18 @@ A job that does not exist is `NotFound`, an operation its state does not allow `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 
 from penstock.core.errors import PenstockError, PreconditionFailed
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_jobs.formats import MessageFormat, read_request, read_response, write_request
-from penstock_jobs.history.changes import waiting_change
+from penstock_jobs.history.changes import FINAL_RANK, JobChange, waiting_change
 from penstock_jobs.history.feed import JobChangeFeed, JobChangeWatcher
 from penstock_jobs.history.recorder import JobRecorder
-from penstock_jobs.history.repository import JobRepository
+from penstock_jobs.history.repository import RETENTION_SECONDS, JobRepository
 from penstock_jobs.model import (
     JobEvent,
     JobOptions,
@@ -30,24 +30,36 @@ from penstock_jobs.model import (
 )
 from penstock_jobs.queue.properties import RequestProperties, write_request_properties
 from penstock_jobs.queue.requester import JobRequester
+from penstock_jobs.schedule.repository import PendingJob, ScheduleRepository, workflow_jobs
+from penstock_jobs.schedule.scheduler import JobScheduler
 from penstock_store import Database
 
 
 class JobService:
-    def __init__(self, broker_url: str, database: Database, retry_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        broker_url: str,
+        database: Database,
+        retry_seconds: float = 0.0,
+        retention: float = RETENTION_SECONDS,
+    ) -> None:
         address = parse_amqp_url(broker_url)
-        self._repository = JobRepository(database)
+        self._repository = JobRepository(database, retention)
+        self.schedules = ScheduleRepository(database, self._repository)
         self._requester = JobRequester(address, retry_seconds=retry_seconds)
         self._recorder = JobRecorder(broker_url, self._repository, retry_seconds=retry_seconds)
         self._feed = JobChangeFeed(self._repository)
+        self._scheduler = JobScheduler(self._requester, self._repository, self.schedules)
 
     async def open(self) -> Self:
         await self._requester.open()
         await self._recorder.open()
         await self._feed.open()
+        await self._scheduler.open()
         return self
 
     async def close(self) -> None:
+        await self._scheduler.close()
         await self._feed.close()
         await self._recorder.close()
         await self._requester.close()
@@ -63,13 +75,22 @@ class JobService:
         request: JobRequest,
         options: JobOptions | None = None,
         form: MessageFormat = MessageFormat.JSON,
+        *,
+        at: datetime | None = None,
+        owner: str | None = None,
     ) -> str:
-        """Returns when the broker has confirmed it."""
+        """Returns when the broker has confirmed it, or when it is stored for its time."""
         options = options or JobOptions()
         encoded = write_request(request, form)
         now = datetime.now(UTC)
+        if at is not None and at > now:
+            pending = PendingJob(
+                request.id, request.type, encoded.body, options, at, owner=owner or ""
+            )
+            await asyncio.to_thread(self.schedules.add_pending, [pending])
+            return request.id
         change = waiting_change(
-            request, encoded.body, encoded.content_type, now, now, priority=options.priority
+            request, encoded.body, encoded.content_type, now, now, options=options, owner=owner
         )
         await asyncio.to_thread(self._repository.add_new, change)
         try:
@@ -82,11 +103,26 @@ class JobService:
             raise
         return request.id
 
+    async def submit_workflow(
+        self, document: Mapping[str, Any], options: JobOptions | None = None, owner: str = ""
+    ) -> list[str]:
+        """The ids of its jobs, all stored; they start when those before them have ended."""
+        pending = workflow_jobs(document, options or JobOptions(), owner)
+        await asyncio.to_thread(self.schedules.add_pending, pending)
+        return [each.id for each in pending]
+
     async def cancel(self, identity: str) -> JobRecord:
         """Cancel a waiting or running job. Returns the present record: a worker reports the end."""
         record = await self.get(identity)
         if record.state.final:
             raise PreconditionFailed(f"job {identity!r} has ended: it is {record.state}")
+        if await asyncio.to_thread(self.schedules.remove_pending, identity):
+            now = datetime.now(UTC)
+            cancelled = JobChange(
+                identity, record.kind, JobState.CANCELLED, 1, FINAL_RANK, now, 1.0, end=now
+            )
+            await asyncio.to_thread(self._repository.add, [cancelled])
+            return await self.get(identity)
         run = await asyncio.to_thread(self._repository.run, identity)
         await self._requester.cancel(identity, run)
         return record

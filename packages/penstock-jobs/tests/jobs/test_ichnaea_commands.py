@@ -167,3 +167,16 @@ def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[str, WorkerPl
     told = CliRunner().invoke(app, list(words))
     assert told.exit_code == 0, told.output
     return found[0]
+
+
+def test_retries_and_rates_are_set_by_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--retry", "call=5:2s:10m", "--retry", "build-models=1", "--rate", "command=30/m")
+    settings = planned(monkeypatch, "worker", *words)[1].settings
+
+    assert settings.rates == {"command": 0.5}
+    policy = settings.retry_policies["call"]
+    assert (policy.attempts, policy.first, policy.longest) == (5, 2, 600)
+    assert settings.retry_policies["build_models"].attempts == 1
+    for wrong in (("--retry", "call=0"), ("--retry", "5"), ("--rate", "x=1"), ("--rate", "x=0/s")):
+        refused = CliRunner().invoke(app, ["worker", *wrong])
+        assert (refused.exit_code, wrong[0] in refused.output) == (2, True)

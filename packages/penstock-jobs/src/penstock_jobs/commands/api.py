@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.client_options import parse_duration
 from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWithStdin, prepare
 from penstock.cli.shutdown import stop_event
 from penstock.core.errors import ConfigurationError
@@ -65,12 +66,17 @@ def api(
     max_bytes: Annotated[
         int, typer.Option("--max-bytes", min=1024, help="The maximum size of a request.")
     ] = 64 * MiB,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How long the history stores jobs; by default 30d."),
+    ] = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
     with_stdin: StopWithStdin = False,
 ) -> None:
     """Serve jobs over HTTP. Prints one line when ready, stops cleanly on SIGTERM or Ctrl-C."""
+    from penstock_jobs.history.repository import RETENTION_SECONDS
     from penstock_jobs.http.guard import ApiLimits
 
     if not token and not is_local_only(host):
@@ -88,7 +94,8 @@ def api(
         frozenset((*(allow_host or ()), host)),
         frozenset(kind or _KINDS),
     )
-    asyncio.run(_run(url, database, home, limits, host, port, with_stdin))
+    retention = RETENTION_SECONDS if keep is None else parse_duration(keep)
+    asyncio.run(_run(url, database, home, limits, host, port, with_stdin, retention))
 
 
 def _stored_token(path: Path) -> str:
@@ -118,6 +125,7 @@ async def _run(
     host: str,
     port: int,
     with_stdin: bool,
+    retention: float,
 ) -> None:
     import penstock_store
     from penstock_jobs.http.app import create_app
@@ -127,7 +135,7 @@ async def _run(
     async with stop_event(with_stdin) as stop:
         with penstock_store.open(database, home) as opened:
             async with (
-                JobService(url, opened) as jobs,
+                JobService(url, opened, retention=retention) as jobs,
                 serve_app(create_app(jobs, limits), host, port) as address,
             ):
                 typer.echo(f"penstock job api ready: {address}")

@@ -42,6 +42,9 @@ Limit = Annotated[
     str | None,
     typer.Option("--limit", metavar="TIME", help="Time limit, such as 90s or 2h."),
 ]
+Keep = Annotated[
+    str | None, typer.Option(metavar="TIME", help="How long the history stores the job, as 7d.")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="Print the id and do not wait.")]
 AsXml = Annotated[
     bool, typer.Option("--xml/--json", help="Send XML, as the Ichnaea clients do, or JSON.")
@@ -70,6 +73,7 @@ class SubmitOptions:
     priority: Priority = 0
     attempts: Attempts = None
     limit: Limit = None
+    keep: Keep = None
     detach: Detach = False
     xml: AsXml = False
     debug: Debug = False
@@ -93,7 +97,8 @@ class SubmitOptions:
         from penstock_jobs.model import JobOptions
 
         limit = None if self.limit is None else parse_duration(self.limit)
-        options = JobOptions(self.priority, self.attempts, limit)
+        keep = None if self.keep is None else parse_duration(self.keep)
+        options = JobOptions(self.priority, self.attempts, limit, keep=keep)
         url = broker_url(self.url, self.connection_type)
         async with JobsClient(url, durability=durability(self.compatible)) as jobs:
             job = await jobs.submit(request, options, form)

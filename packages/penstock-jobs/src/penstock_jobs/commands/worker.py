@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shlex
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -27,6 +28,7 @@ from penstock_jobs.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from penstock.core.retry import RetryPolicy
     from penstock_jobs.worker.factory import WorkerPlan
     from penstock_jobs.worker.history_check import HistoryCheck
 
@@ -108,6 +110,26 @@ Metrics = Annotated[
     int | None, typer.Option(min=0, max=65535, help="Port for Prometheus metrics, on loopback.")
 ]
 
+Retries = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retry",
+        metavar="TYPE=ATTEMPTS[:FIRST[:LONGEST]]",
+        help="Attempts of a type, and the first and longest delay, as call=5:2s:10m; repeatable.",
+    ),
+]
+Rates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rate",
+        metavar="TYPE=N/UNIT",
+        help="The most jobs of a type to start per s, m or h, as command=10/m; repeatable.",
+    ),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="How long the history stores jobs; by default 30d."),
+]
 Soft = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Time after which a job is asked to end: 90s, 2h."),
@@ -133,9 +155,12 @@ def worker(
     soft: Soft = None,
     hard: Hard = None,
     attempts: Attempts = 4,
+    retry: Retries = None,
+    rate: Rates = None,
     recycle: Recycle = None,
     grace: Grace = None,
     database: Database = None,
+    keep: Keep = None,
     metrics: Metrics = None,
     retry_seconds: Annotated[
         float, typer.Option(min=0.0, help="Seconds to retry while the broker is unreachable.")
@@ -178,6 +203,8 @@ def worker(
         settings=WorkerSettings(
             slots=fork,
             retry_policy=replace(JOB_RETRIES, attempts=attempts),
+            retry_policies=dict(map(parse_retry, retry or ())),
+            rates=dict(map(parse_rate, rate or ())),
             soft=None if soft is None else parse_duration(soft),
             hard=None if hard is None else parse_duration(hard),
             response_exchange=response_exchange,
@@ -185,7 +212,36 @@ def worker(
     )
     seconds = None if grace is None else parse_duration(grace)
     broker = broker_url(url, connection_type)
-    asyncio.run(_run(broker, plan, database, metrics, seconds, with_stdin))
+    retention = None if keep is None else parse_duration(keep)
+    asyncio.run(_run(broker, plan, database, metrics, seconds, with_stdin, retention))
+
+
+def parse_retry(text: str) -> tuple[str, RetryPolicy]:
+    """`TYPE=ATTEMPTS:FIRST:LONGEST`; delays are whole seconds, because each has a queue."""
+    from penstock_jobs.worker.worker import JOB_RETRIES
+
+    kind, _, rest = text.partition("=")
+    attempts, _, delays = rest.partition(":")
+    first, _, longest = delays.partition(":")
+    if not kind or not attempts.isdecimal() or not 1 <= int(attempts) <= 100:
+        raise typer.BadParameter(f"--retry {text}: must be TYPE=ATTEMPTS, as call=5:2s:10m")
+    start = max(round(parse_duration(first)), 1) if first else JOB_RETRIES.first
+    most = max(parse_duration(longest), start) if longest else max(JOB_RETRIES.longest, start)
+    policy = replace(JOB_RETRIES, attempts=int(attempts), first=start, longest=most)
+    return kind.replace("-", "_"), policy
+
+
+def parse_rate(text: str) -> tuple[str, float]:
+    kind, _, rate = text.partition("=")
+    count, _, unit = rate.partition("/")
+    seconds = {"s": 1, "m": 60, "h": 3600}.get(unit)
+    try:
+        number = float(count)
+    except ValueError:
+        number = 0.0
+    if not kind or seconds is None or not 0 < number < math.inf:
+        raise typer.BadParameter(f"--rate {text}: must be TYPE=N/UNIT, as command=10/m")
+    return kind.replace("-", "_"), number / seconds
 
 
 async def _run(
@@ -195,12 +251,15 @@ async def _run(
     metrics: int | None,
     grace: float | None,
     with_stdin: bool,
+    retention: float | None = None,
 ) -> None:
     from penstock_jobs.worker.factory import build_worker
 
     async with AsyncExitStack() as opened, stop_event(with_stdin) as stop:
         history_check = (
-            None if database is None else await _history(opened, url, database, plan.retry_seconds)
+            None
+            if database is None
+            else await _history(opened, url, database, plan.retry_seconds, retention)
         )
         worker = build_worker(url, plan, history_check)
         if metrics is not None:
@@ -213,15 +272,32 @@ async def _run(
 
 
 async def _history(
-    opened: AsyncExitStack, url: str, database: str, retry_seconds: float
+    opened: AsyncExitStack,
+    url: str,
+    database: str,
+    retry_seconds: float,
+    retention: float | None,
 ) -> HistoryCheck:
     import penstock_store
+    from penstock.client.url import BrokerProtocol, protocol_of
+    from penstock.wire.amqp091.address import parse_amqp_url
     from penstock_jobs.history.recorder import JobRecorder
-    from penstock_jobs.history.repository import JobRepository
+    from penstock_jobs.history.repository import RETENTION_SECONDS, JobRepository
+    from penstock_jobs.queue.requester import JobRequester
+    from penstock_jobs.schedule.repository import ScheduleRepository
+    from penstock_jobs.schedule.scheduler import JobScheduler
     from penstock_jobs.worker.history_check import HistoryCheck
 
-    repository = JobRepository(opened.enter_context(penstock_store.open(database, Path())))
+    store = opened.enter_context(penstock_store.open(database, Path()))
+    repository = JobRepository(store, retention or RETENTION_SECONDS)
     recorder = JobRecorder(url, repository, retry_seconds)
     await recorder.open()
     opened.push_async_callback(recorder.close)
+    if protocol_of(url) is not BrokerProtocol.AMQP10:  # publishing scheduled jobs needs 0-9-1
+        requester = JobRequester(parse_amqp_url(url), retry_seconds=retry_seconds)
+        await requester.open()
+        opened.push_async_callback(requester.close)
+        scheduler = JobScheduler(requester, repository, ScheduleRepository(store, repository))
+        await scheduler.open()
+        opened.push_async_callback(scheduler.close)
     return HistoryCheck(repository)

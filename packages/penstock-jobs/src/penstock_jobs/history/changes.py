@@ -17,7 +17,7 @@ from penstock.core.basic_properties import BasicProperties
 from penstock.core.errors import PenstockError
 from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats import read_request, read_response
-from penstock_jobs.model import JobRequest, JobResponse, JobState
+from penstock_jobs.model import JobOptions, JobRequest, JobResponse, JobState
 from penstock_jobs.queue.properties import (
     ResponseProperties,
     read_request_properties,
@@ -58,6 +58,9 @@ class JobChange:
     response: StoredMessage | None = None
     output: str = ""  #: what the job has printed since the last response
     output_start: int = 0  #: characters of output before it, in this attempt
+    owner: str | None = None
+    unique: str | None = None
+    keep: float | None = None
 
     @property
     def order(self) -> tuple[int, int, float]:
@@ -80,9 +83,7 @@ def from_request(body: bytes, properties: BasicProperties, now: datetime) -> Job
     if given.submitted is not None:
         submitted = min(now, datetime.fromtimestamp(min(given.submitted, 1 << 34), UTC))
     content_type = properties.content_type or ""
-    return waiting_change(
-        request, body, content_type, now, submitted, given.run, given.options.priority
-    )
+    return waiting_change(request, body, content_type, now, submitted, given.run, given.options)
 
 
 def waiting_change(
@@ -92,7 +93,8 @@ def waiting_change(
     now: datetime,
     submitted: datetime,
     run: int = 1,
-    priority: int = 0,
+    options: JobOptions = JobOptions(),  # noqa: B008 - frozen
+    owner: str | None = None,
 ) -> JobChange:
     return JobChange(
         request.id,
@@ -101,10 +103,13 @@ def waiting_change(
         run,
         0,
         now,
-        priority=priority,
+        priority=options.priority,
         submitted=submitted,
         digest=digest(body),
         request=StoredMessage(content_type, body),
+        owner=owner,
+        unique=options.unique,
+        keep=options.keep,
     )
 
 
@@ -176,6 +181,9 @@ def merge_changes(changes: Iterable[JobChange]) -> list[JobChange]:
                 digest=last.digest or first.digest,
                 request=last.request or first.request,
                 worker=last.worker or first.worker,
+                owner=last.owner or first.owner,
+                unique=last.unique or first.unique,
+                keep=last.keep or first.keep,
             )
         latest[change.id] = change
     return list(latest.values())

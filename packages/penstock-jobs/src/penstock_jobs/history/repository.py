@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.history.changes import JobChange, StoredMessage, merge_changes
-from penstock_jobs.model import JobEvent, JobOutput, JobPage, JobRecord, JobState
+from penstock_jobs.model import FINAL_STATES, JobEvent, JobOutput, JobPage, JobRecord, JobState
 from penstock_store import Connection, Database
 
 #: The channel of NOTIFY.
 CHANNEL: Final = "penstock_jobs"
+#: How long a job is stored after its last change.
+RETENTION_SECONDS: Final = 30 * 86_400.0
 #: The most jobs that are stored.
 MAX_JOBS: Final = 1_000_000
 _CLEANUP_BATCH: Final = 5_000
@@ -24,21 +26,25 @@ _LOCK: Final = int.from_bytes(b"job hist")
 
 _COLUMNS: Final = (
     "id, kind, state, submitted_at AS submitted, changed_at AS changed, progress, "
-    'started_at AS start, ends_at AS "end", error, attempts, worker, priority, summary, revision'
+    'started_at AS start, ends_at AS "end", error, attempts, worker, priority, summary, revision, '
+    "owner"
 )
 _MERGE: Final = """
     INSERT INTO job AS known (
         id, kind, state, run, rank, priority, progress, submitted_at, changed_at, started_at,
-        ends_at, error, attempts, worker, digest, summary)
+        ends_at, error, attempts, worker, digest, summary, owner, unique_key, keep_seconds,
+        expires_at)
     SELECT id, kind, state, run, rank, priority, progress, coalesce(submitted_at, changed_at),
-        changed_at, started_at, ends_at, error, attempts, worker, digest, summary::jsonb
+        changed_at, started_at, ends_at, error, attempts, worker, digest, summary::jsonb, owner,
+        unique_key, keep_seconds,
+        now() + make_interval(secs => coalesce(keep_seconds, {retention}))
     FROM unnest(
         %s::text[], %s::text[], %s::text[], %s::int[], %s::int[], %s::int[], %s::float8[],
         %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::text[],
-        %s::int[], %s::text[], %s::bytea[], %s::text[]
+        %s::int[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::text[], %s::float8[]
     ) AS given (
         id, kind, state, run, rank, priority, progress, submitted_at, changed_at, started_at,
-        ends_at, error, attempts, worker, digest, summary)
+        ends_at, error, attempts, worker, digest, summary, owner, unique_key, keep_seconds)
     ON CONFLICT (id) DO UPDATE SET
         state = excluded.state, run = excluded.run, rank = excluded.rank,
         priority = CASE WHEN excluded.rank = 0 THEN excluded.priority ELSE known.priority END,
@@ -53,7 +59,11 @@ _MERGE: Final = """
         digest = coalesce(known.digest, excluded.digest),
         summary = excluded.summary,
         revision = nextval('job_revision'),
-        expires_at = now() + interval '30 days'
+        owner = coalesce(known.owner, excluded.owner),
+        unique_key = coalesce(known.unique_key, excluded.unique_key),
+        keep_seconds = coalesce(known.keep_seconds, excluded.keep_seconds),
+        expires_at = now() + make_interval(
+            secs => coalesce(known.keep_seconds, excluded.keep_seconds, {retention}))
     WHERE (excluded.run, excluded.rank, excluded.progress)
         > (known.run, known.rank, known.progress)
     RETURNING id
@@ -89,8 +99,10 @@ _OUTPUT: Final = """
 
 
 class JobRepository:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, retention: float = RETENTION_SECONDS) -> None:
+        """`retention` is how long jobs without their own are stored after the last change."""
         self._database = database
+        self._merge = _MERGE.format(retention=float(retention))
 
     @property
     def url(self) -> str:
@@ -102,7 +114,7 @@ class JobRepository:
         with self._database.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             merged = merge_changes(changes)
-            changed = _merge(connection, merged)
+            changed = _merge(connection, self._merge, merged)
             _insert_events(connection, changes)
             _insert_requests(connection, changes)
             _insert_responses(connection, [each for each in merged if each.id in changed])
@@ -112,14 +124,32 @@ class JobRepository:
     def add_new(self, change: JobChange) -> None:
         """Add a job before its request is published."""
         with self._database.transaction() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            exists = connection.execute("SELECT FROM job WHERE id = %s", (change.id,)).rowcount
-            if exists:
-                raise PreconditionFailed(f"the job {change.id!r} exists already")
-            _merge(connection, [change])
-            _insert_events(connection, [change])
-            _insert_requests(connection, [change])
-            _notify(connection)
+            self.lock(connection)
+            self.insert_new(connection, change)
+
+    def lock(self, connection: Connection) -> None:
+        """For what changes jobs; up to the end of the transaction."""
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+
+    def insert_new(self, connection: Connection, change: JobChange) -> None:
+        exists = connection.execute("SELECT FROM job WHERE id = %s", (change.id,)).rowcount
+        if exists:
+            raise PreconditionFailed(f"the job {change.id!r} exists already")
+        if change.unique is not None:
+            ended = [state.value for state in FINAL_STATES]
+            other = connection.execute(
+                "SELECT id, state FROM job WHERE unique_key = %s AND state <> ALL (%s) LIMIT 1",
+                (change.unique, ended),
+            ).fetchone()
+            if other is not None:
+                raise PreconditionFailed(
+                    f"the job {other['id']!r} with the unique key {change.unique!r} is "
+                    f"{other['state']}"
+                )
+        _merge(connection, self._merge, [change])
+        _insert_events(connection, [change])
+        _insert_requests(connection, [change])
+        _notify(connection)
 
     def forget(self, identity: str) -> None:
         self._database.execute("DELETE FROM job WHERE id = %s", (identity,))
@@ -127,7 +157,9 @@ class JobRepository:
     def clean_up(self) -> int:
         """Delete expired jobs, and the oldest beyond the limit. Returns how many."""
         with self._database.transaction() as connection:
-            expired = "SELECT id FROM job WHERE expires_at < now() LIMIT %s"
+            expired = (
+                "SELECT id FROM job WHERE expires_at < now() AND state <> 'scheduled' LIMIT %s"
+            )
             old = connection.execute(
                 f"DELETE FROM job WHERE id IN ({expired})", (_CLEANUP_BATCH,)
             ).rowcount
@@ -250,7 +282,7 @@ class JobRepository:
         }
 
 
-def _merge(connection: Connection, changes: Sequence[JobChange]) -> set[str]:
+def _merge(connection: Connection, statement: str, changes: Sequence[JobChange]) -> set[str]:
     """Returns the ids of the changed jobs; a repeated or outdated change changes none."""
     rows = [
         (
@@ -270,10 +302,13 @@ def _merge(connection: Connection, changes: Sequence[JobChange]) -> set[str]:
             each.worker,
             each.digest,
             json.dumps(each.summary),
+            each.owner,
+            each.unique,
+            each.keep,
         )
         for each in changes
     ]
-    return {row["id"] for row in connection.execute(_MERGE, _columns(rows)).fetchall()}
+    return {row["id"] for row in connection.execute(statement, _columns(rows)).fetchall()}
 
 
 def _insert_events(connection: Connection, changes: Sequence[JobChange]) -> None:

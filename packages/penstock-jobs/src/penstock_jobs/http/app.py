@@ -45,6 +45,7 @@ def create_app(jobs: JobService, limits: ApiLimits | None = None) -> FastAPI:
         routes.job_routes(jobs, limits),
         routes.single_job_routes(jobs),
         routes.dead_letter_routes(jobs),
+        routes.schedule_routes(jobs, limits),
         routes.other_routes(),
     ):
         app.include_router(router)
@@ -53,7 +54,7 @@ def create_app(jobs: JobService, limits: ApiLimits | None = None) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=sorted(limits.origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
             expose_headers=["Location", "Retry-After"],
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import json as json_module
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any, Final
 
@@ -26,10 +28,14 @@ from penstock_jobs.http.schemas import (
     JobEventEntry,
     JobId,
     Jobs,
+    NewSchedule,
+    ScheduleEntry,
+    WorkflowJobs,
     problem_responses,
 )
 from penstock_jobs.http.submission import DatasetPurpose, read_submission
 from penstock_jobs.model import JobOptions, JobRecord, JobState
+from penstock_jobs.schedule.repository import JobSchedule, occurrence, workflow_jobs
 from penstock_jobs.service import JobService
 
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
@@ -54,14 +60,20 @@ def job_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
         attempts: Annotated[int | None, Query(ge=1, le=100)] = None,
         soft: Seconds = None,
         hard: Seconds = None,
+        keep: Seconds = None,
+        unique: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+        at: datetime | None = None,
     ) -> Job:
-        """Submit a job. `soft` and `hard` are time limits in seconds."""
+        """Submit a job. `soft` and `hard` are time limits in seconds, `keep` is how long it is
+        stored. A job with a `unique` key is refused while another one is unfinished. With `at` it
+        starts at that time."""
         request, form = await read_submission(http)
         if request.type not in limits.kinds:
             allowed = ", ".join(sorted(limits.kinds))
             raise AccessRefused(f"type {request.type!r} is not allowed here; allowed are {allowed}")
-        options = JobOptions(priority=priority, attempts=attempts, soft=soft, hard=hard)
-        identity = await jobs.submit(request, options=options, form=form)
+        options = JobOptions(priority, attempts, soft, hard, keep, unique)
+        due = None if at is None else at.astimezone(UTC)
+        identity = await jobs.submit(request, options=options, form=form, at=due)
         response.headers["Location"] = f"/jobs/{identity}"
         return Job.of(await jobs.get(identity))
 
@@ -161,6 +173,53 @@ def single_job_routes(jobs: JobService) -> APIRouter:
     async def retry(id: JobId) -> Job:  # noqa: A002
         """Submit a failed or cancelled job again."""
         return Job.of(await jobs.retry(id))
+
+    return router
+
+
+def schedule_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
+    router = APIRouter()
+
+    def check(kinds: Iterable[str]) -> None:
+        if refused := set(kinds) - limits.kinds:
+            allowed = ", ".join(sorted(limits.kinds))
+            raise AccessRefused(f"type {min(refused)!r} is not allowed here; allowed are {allowed}")
+
+    @router.post(
+        "/workflows",
+        status_code=202,
+        tags=["workflows"],
+        responses=problem_responses(400, 403, 409),
+    )
+    async def submit(workflow: dict[str, Any]) -> WorkflowJobs:
+        """Submit jobs that start after others: `steps`, a `chain`, or a `group` with a `join`."""
+        check(each.kind for each in workflow_jobs(workflow, JobOptions()))
+        return WorkflowJobs(jobs=await jobs.submit_workflow(workflow))
+
+    @router.get("/schedules", tags=["schedules"], responses=problem_responses())
+    async def schedules() -> list[ScheduleEntry]:
+        """List schedules."""
+        found = await asyncio.to_thread(jobs.schedules.schedules)
+        return [ScheduleEntry.of(each) for each in found]
+
+    @router.put("/schedules/{id}", tags=["schedules"], responses=problem_responses(400, 403, 422))
+    async def put(id: JobId, schedule: NewSchedule) -> ScheduleEntry:  # noqa: A002
+        """Submit a request again and again: every so many seconds, or by a cron expression."""
+        body = json_module.dumps({**schedule.request, "id": id}).encode()
+        options = JobOptions(
+            schedule.priority, schedule.attempts, keep=schedule.keep, unique=schedule.unique
+        )
+        new = JobSchedule(id, body, schedule.every, schedule.cron, schedule.zone, options)
+        check([occurrence(new, id).kind])
+        added = await asyncio.to_thread(jobs.schedules.add_schedule, new, replace=True)
+        return ScheduleEntry.of(added)
+
+    @router.delete(
+        "/schedules/{id}", tags=["schedules"], status_code=204, responses=problem_responses(404)
+    )
+    async def delete(id: JobId) -> None:  # noqa: A002
+        """Remove a schedule; jobs that it has started go on."""
+        await asyncio.to_thread(jobs.schedules.remove_schedule, id)
 
     return router
 

@@ -19,6 +19,7 @@ from penstock.core.errors import (
 )
 from penstock_jobs.errors import DatasetError, JobFormatError
 from penstock_jobs.model import JobPage, JobRecord, JobRequest, JobState
+from penstock_jobs.schedule.repository import JobSchedule
 from penstock_store.http.problems import Problem, ProblemMapper, ProblemRule
 
 #: Ids that can be part of an address. Jobs of other programs may have others, and are listed.
@@ -62,6 +63,7 @@ class Job(BaseModel):
     priority: int
     summary: dict[str, Any] = Field(description="A few figures of the result.")
     revision: int = Field(description="Rises with each change of any job; the id of events.")
+    owner: str | None = Field(None, description="Who submitted it, where that is known.")
 
     @classmethod
     def of(cls, record: JobRecord) -> Job:
@@ -80,6 +82,58 @@ class Jobs(BaseModel):
     def of(cls, page: JobPage) -> Jobs:
         jobs = [Job.of(record) for record in page.records]
         return cls(jobs=jobs, total=page.total, page=page.page, size=page.size)
+
+
+class WorkflowJobs(BaseModel):
+    """The ids of the jobs of a workflow."""
+
+    jobs: list[str]
+
+
+class NewSchedule(BaseModel):
+    """A request and when it is submitted: `every` so many seconds, or by `cron` in a `zone`."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "request": {"type": "fake", "duration": 1},
+                "cron": "0 2 * * *",
+                "zone": "Europe/Madrid",
+            }
+        },
+    )
+
+    request: dict[str, Any]
+    every: float | None = Field(None, ge=1, le=366 * 86_400)
+    cron: str | None = Field(None, max_length=255)
+    zone: str = Field("UTC", max_length=64)
+    priority: int = Field(0, ge=0, le=9)
+    attempts: int | None = Field(None, ge=1, le=100)
+    keep: float | None = Field(None, gt=0, le=3650 * 86_400)
+    unique: str | None = Field(None, min_length=1, max_length=255)
+
+
+class ScheduleEntry(BaseModel):
+    id: str
+    every: float | None
+    cron: str | None
+    zone: str
+    next: datetime | None
+    paused: bool
+    last_job: str | None
+
+    @classmethod
+    def of(cls, schedule: JobSchedule) -> ScheduleEntry:
+        return cls(
+            id=schedule.id,
+            every=schedule.every,
+            cron=schedule.cron,
+            zone=schedule.zone,
+            next=schedule.next,
+            paused=schedule.paused,
+            last_job=schedule.last_job,
+        )
 
 
 class JobEventEntry(BaseModel):

@@ -20,6 +20,8 @@ RUN: Final = "job-run"
 ATTEMPT: Final = "job-attempt"
 STATE: Final = "job-state"
 WORKER: Final = "job-worker"
+#: Of a request that a scheduler may have published twice: workers ask the history about it.
+SCHEDULED: Final = "job-scheduled"
 ERROR: Final = "job-error"
 #: Of a final response whose request was redelivered: the same response may exist already.
 REPEATED: Final = "job-again"
@@ -41,6 +43,7 @@ class RequestProperties:
     options: JobOptions = _DEFAULTS
     submitted: int | None = None  #: seconds since 1970, by the requester's clock
     persistent: bool = True
+    scheduled: bool = False  #: a scheduler has published it, perhaps twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def read_request_properties(properties: BasicProperties) -> RequestProperties:
         read_options(headers, properties.priority),
         properties.timestamp,
         properties.persistent,
+        SCHEDULED in headers,
     )
 
 
@@ -83,6 +87,8 @@ def write_request_properties(
     headers = write_options(request.options)
     if request.run > 1:
         headers[RUN] = request.run
+    if request.scheduled:
+        headers[SCHEDULED] = 1
     return BasicProperties(
         encoded.content_type,
         headers or None,

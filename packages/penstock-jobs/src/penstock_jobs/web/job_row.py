@@ -102,6 +102,7 @@ KINDS: Final = {
 }
 #: State → CSS class, icon.
 STATES: Final = {
+    JobState.SCHEDULED: ("", "event"),
     JobState.WAITING: ("", "schedule"),
     JobState.RUNNING: ("busy", "autorenew"),
     JobState.RETRYING: ("warn", "replay"),

@@ -40,7 +40,9 @@ class HistoryCheck:
         self._task: asyncio.Task[None] | None = None
 
     def concerns(self, job: WorkerJob) -> bool:
-        return job.delivery.redelivered or job.request.type not in _SHORT
+        return (
+            job.delivery.redelivered or job.properties.scheduled or job.request.type not in _SHORT
+        )
 
     async def check(self, jobs: Sequence[WorkerJob]) -> dict[str, RequestMatch]:
         """The known requests among these; none while the database is unavailable."""

@@ -21,6 +21,22 @@ _LONG_SECONDS: Final = 0.25
 _CHECK_SECONDS: Final = 0.125
 
 
+class RateLimit:
+    """At most `rate` starts per second, evenly; after a pause up to a second's worth at once."""
+
+    def __init__(self, rate: float) -> None:
+        self._interval = 1.0 / rate
+        self._burst = max(1.0, self._interval)
+        self._next = 0.0
+
+    def delay(self, now: float) -> float:
+        """Seconds until the next start."""
+        return max(self._next - now, 0.0)
+
+    def take(self, now: float) -> None:
+        self._next = max(self._next, now - self._burst + self._interval) + self._interval
+
+
 class JobSlots:
     def __init__(
         self,
@@ -32,9 +48,11 @@ class JobSlots:
         start: Callable[[WorkerJob, JobExecutor], None],
         requeue: Callable[[WorkerJob], None],
         on_long: Callable[[WorkerJob], None],
+        rates: Mapping[str, float] | None = None,
     ) -> None:
         """`start` may finish a job at once; `on_long` is called repeatedly for a long attempt."""
         self._slots = slots
+        self._limits = {kind: RateLimit(rate) for kind, rate in (rates or {}).items()}
         self._executors = executors
         self._connection = connection
         self._metrics = metrics
@@ -47,6 +65,7 @@ class JobSlots:
         self._starting = False
         self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
+        self._limit_timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -69,10 +88,16 @@ class JobSlots:
         self._starting = True
         waiting = self._waiting
         while waiting:
-            executor = self._executors[waiting[0].request.type]
+            at = self._next_permitted() if self._limits else 0
+            if at is None:
+                break
+            executor = self._executors[waiting[at].request.type]
             if len(self._running) >= self._prefetch.capacity(executor.can_prefetch):
                 break
-            job = waiting.popleft()
+            job = waiting[at]
+            del waiting[at]
+            if (limit := self._limits.get(job.request.type)) is not None:
+                limit.take(asyncio.get_running_loop().time())
             self._running[job.id] = job
             self._idle.clear()
             self._start(job, executor)
@@ -82,6 +107,24 @@ class JobSlots:
         if self._running and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_CHECK_SECONDS, self._check_durations, loop)
+
+    def _next_permitted(self) -> int | None:
+        """The first waiting job whose type may start now; otherwise it is tried again later."""
+        loop = asyncio.get_running_loop()
+        soonest = _CHECK_SECONDS
+        for at, job in enumerate(self._waiting):
+            limit = self._limits.get(job.request.type)
+            delay = 0.0 if limit is None else limit.delay(loop.time())
+            if delay <= 0:
+                return at
+            soonest = min(soonest, delay)
+        if self._limit_timer is None:
+            self._limit_timer = loop.call_later(soonest, self._retry_limited)
+        return None
+
+    def _retry_limited(self) -> None:
+        self._limit_timer = None
+        self.start_waiting()
 
     def record(self, seconds: float) -> None:
         """The duration of a successful attempt."""
@@ -119,8 +162,9 @@ class JobSlots:
         self._withdraw()
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._limit_timer):
+            if timer is not None:
+                timer.cancel()
 
     def _check_durations(self, loop: asyncio.AbstractEventLoop) -> None:
         """Find long attempts. Time spent waiting does not count: on a busy machine all wait."""

@@ -15,7 +15,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +57,10 @@ JOB_RETRIES: Final = RetryPolicy(first=1, longest=300, total=math.inf, attempts=
 class WorkerSettings:
     slots: int = 1  #: jobs at a time
     retry_policy: RetryPolicy = JOB_RETRIES
+    #: By type, instead of `retry_policy`.
+    retry_policies: Mapping[str, RetryPolicy] = field(default_factory=dict)
+    #: By type, the most starts per second.
+    rates: Mapping[str, float] = field(default_factory=dict)
     soft: float | None = None  #: seconds, for requests without a limit
     hard: float | None = None
     name: str = ""
@@ -96,6 +100,7 @@ class Worker:
             start=self._start_attempt,
             requeue=self._requeue,
             on_long=self._long,
+            rates=settings.rates,
         )
         self._responses = responses = JobResponseWriter(self.name, settings.response_exchange)
         self._admission = RequestAdmission(
@@ -107,7 +112,9 @@ class Worker:
             TimeLimitMiddleware(settings.soft, settings.hard),
             ProgressMiddleware(responses, connection.publish_progress),
             OutputMiddleware(responses, connection.publish_progress),
-            RetryMiddleware(settings.retry_policy, responses, self.metrics),
+            RetryMiddleware(
+                settings.retry_policy, settings.retry_policies, responses, self.metrics
+            ),
         )
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from dataclasses import replace as dataclass_replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,8 @@ from penstock_jobs.model import (
     JobResponse,
     JobState,
 )
+from penstock_jobs.schedule.repository import JobSchedule, PendingJob, ScheduleRepository
+from penstock_jobs.schedule.timing import parse_timing
 from penstock_jobs.service import JobService
 
 
@@ -32,10 +35,32 @@ def now() -> datetime:
 AGAIN = (JobState.FAILED, JobState.CANCELLED)
 
 
+class MemorySchedules(ScheduleRepository):
+    def __init__(self) -> None:
+        self.added: dict[str, JobSchedule] = {}
+        self.pending: list[PendingJob] = []
+
+    def add_pending(self, pending: Sequence[PendingJob]) -> None:
+        self.pending += pending
+
+    def schedules(self) -> list[JobSchedule]:
+        return list(self.added.values())
+
+    def add_schedule(self, schedule: JobSchedule, *, replace: bool = False) -> JobSchedule:
+        timing = parse_timing(schedule.every, schedule.cron, schedule.zone)
+        self.added[schedule.id] = new = dataclass_replace(schedule, next=timing.after(now(), now()))
+        return new
+
+    def remove_schedule(self, identity: str) -> None:
+        if self.added.pop(identity, None) is None:
+            raise NotFound(f"there is no schedule {identity!r}")
+
+
 class MemoryJobs(JobService):
     """A test moves a job by `change` and ends it by `finish`."""
 
     def __init__(self) -> None:
+        self.schedules = MemorySchedules()
         self.records: dict[str, JobRecord] = {}
         self.requests: dict[str, JobRequest] = {}
         self.options: dict[str, JobOptions] = {}
@@ -54,13 +79,18 @@ class MemoryJobs(JobService):
         request: JobRequest,
         options: JobOptions | None = None,
         form: MessageFormat = MessageFormat.JSON,
+        *,
+        at: datetime | None = None,
+        owner: str | None = None,
     ) -> str:
         if request.id in self.records:
             raise PreconditionFailed(f"there is a job {request.id!r}")
         self.requests[request.id] = request
         self.options[request.id] = options or JobOptions()
         self.forms[request.id] = form
-        await self._store(JobRecord(request.id, request.type, JobState.WAITING, now(), now()))
+        state = JobState.WAITING if at is None or at <= now() else JobState.SCHEDULED
+        record = JobRecord(request.id, request.type, state, now(), now(), owner=owner)
+        await self._store(record)
         return request.id
 
     async def change(self, identity: str, **fields: Any) -> JobRecord:

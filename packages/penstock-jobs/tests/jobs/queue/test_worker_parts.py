@@ -32,7 +32,7 @@ from penstock_jobs.queue.worker_connection import (
     write_cancel_request,
 )
 from penstock_jobs.worker.job import TRANSITIONS, JobRegistry, JobStage, RequestMatch, WorkerJob
-from penstock_jobs.worker.slots import PrefetchController
+from penstock_jobs.worker.slots import PrefetchController, RateLimit
 
 
 def job(identity: str = "1", asked: bytes = b"a", run: int = 1, epoch: int = 1) -> WorkerJob:
@@ -269,3 +269,17 @@ def test_the_next_attempt_is_new_although_the_word_about_the_last_is_on_its_way(
 
     assert registry.match(second, 1) is RequestMatch.NEW
     assert registry.match(job(), 1) is RequestMatch.COPY
+
+
+def test_a_rate_limit_lets_a_second_of_starts_through_and_then_one_at_a_time() -> None:
+    limit, now, starts = RateLimit(10.0), 1000.0, 0
+    while limit.delay(now) == 0:
+        limit.take(now)
+        starts += 1
+
+    assert starts in (9, 10, 11)
+    assert limit.delay(now) == pytest.approx(0.1, abs=0.11)
+    for _ in range(20):
+        now += limit.delay(now)
+        limit.take(now)
+    assert now == pytest.approx(1002.0, abs=0.2)

@@ -1,0 +1,1 @@
+"""Jobs that wait: for a time, for other jobs, for the next occurrence of a schedule."""
