@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.client_options import parse_duration
-from penstock.cli.options import Data
-from penstock_jobs.commands.options import DatabaseUrl, history, read_file
+from penstock.cli.options import Data, Database
+from penstock_jobs.commands.options import history, read_file
 from penstock_jobs.commands.submit import Attempts, Keep, Limit, Priority
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def add(
     unique: Unique = None,
     keep: Keep = None,
     replace: Annotated[bool, typer.Option("--replace", help="Change an existing one.")] = False,
-    database: DatabaseUrl = None,
+    database: Database = None,
     data: Data = None,
 ) -> None:
     """Submit a request again and again."""
@@ -92,7 +92,7 @@ def at_(
     limit: Limit = None,
     unique: Unique = None,
     keep: Keep = None,
-    database: DatabaseUrl = None,
+    database: Database = None,
     data: Data = None,
 ) -> None:
     """Submit a request once, at a time."""
@@ -109,7 +109,7 @@ def at_(
 
 
 @app.command("list")
-def list_(database: DatabaseUrl = None, data: Data = None) -> None:
+def list_(database: Database = None, data: Data = None) -> None:
     """List schedules."""
     with _schedules(database, data) as schedules:
         for each in schedules.schedules():
@@ -119,21 +119,21 @@ def list_(database: DatabaseUrl = None, data: Data = None) -> None:
 
 
 @app.command()
-def remove(name: Name, database: DatabaseUrl = None, data: Data = None) -> None:
+def remove(name: Name, database: Database = None, data: Data = None) -> None:
     """Remove a schedule; jobs that it has started go on."""
     with _schedules(database, data) as schedules:
         schedules.remove_schedule(name)
 
 
 @app.command()
-def pause(name: Name, database: DatabaseUrl = None, data: Data = None) -> None:
+def pause(name: Name, database: Database = None, data: Data = None) -> None:
     """Start no more jobs of a schedule, until `resume`."""
     with _schedules(database, data) as schedules:
         schedules.pause_schedule(name, paused=True)
 
 
 @app.command()
-def resume(name: Name, database: DatabaseUrl = None, data: Data = None) -> None:
+def resume(name: Name, database: Database = None, data: Data = None) -> None:
     """Start jobs of a paused schedule again; missed ones are started once."""
     with _schedules(database, data) as schedules:
         schedules.pause_schedule(name, paused=False)
@@ -148,7 +148,7 @@ def submit_workflow(
     attempts: Attempts = None,
     limit: Limit = None,
     keep: Keep = None,
-    database: DatabaseUrl = None,
+    database: Database = None,
     data: Data = None,
 ) -> None:
     """Submit the jobs of a workflow: chains, groups with a join, batches."""
@@ -169,7 +169,7 @@ def submit_workflow(
 @workflow_app.command("show")
 def show_workflow(
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of the workflow.")],
-    database: DatabaseUrl = None,
+    database: Database = None,
     data: Data = None,
 ) -> None:
     """Show the jobs of a workflow."""
