@@ -15,6 +15,7 @@ import typer
 
 from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWithStdin, prepare
 from penstock.cli.shutdown import stop_event
+from penstock_hives.commands import admin
 from penstock_hives.commands.forecast import backtest, forecast
 from penstock_hives.commands.options import LiveBrokers
 from penstock_spark.commands.options import Master, SparkSettings, spark_settings
@@ -123,6 +124,7 @@ def analyse(
 app = typer.Typer(help="Serve the hives application.", no_args_is_help=True)
 
 
+app.add_typer(admin.app, name="admin")
 app.command()(alerts)
 app.command()(analyse)
 app.command()(forecast)

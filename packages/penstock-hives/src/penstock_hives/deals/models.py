@@ -42,6 +42,7 @@ class Deal:
     id: int
     hive_id: int
     hive_name: str
+    time_zone: str  #: of the hive
     title: str
     description: str
     terms: str

@@ -288,7 +288,11 @@ SearchText = Annotated[str, Field(min_length=1, max_length=100, pattern="^[^\\x0
 
 
 class HiveQuery(PageQuery):
+    q: SearchText | None = None
+    """Words in the name, the type, the town or the ZIP code. Accents do not matter, and words of
+    four letters or more may have one wrong letter."""
     name: SearchText | None = None
+    """Words in the name, without regard to accents."""
     type: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)] | None = None
     zip: SearchText | None = None
     near: Point | None = None

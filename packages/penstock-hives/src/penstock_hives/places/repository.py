@@ -23,11 +23,12 @@ from penstock_hives.places.models import (
     HiveType,
     next_change,
 )
+from penstock_hives.places.search_text import plain_text, plain_text_sql, word_patterns
 
 #: Of deals `d` and their hives `h`.
 DEAL_COLUMNS = """
-    d.id, d.hive_id, h.name AS hive_name, d.title, d.description, d.terms, d.kind, d.starts_at,
-    d.expires_at, d.status, d.max_redemptions, d.redemptions, d.updated_at
+    d.id, d.hive_id, h.name AS hive_name, h.time_zone, d.title, d.description, d.terms, d.kind,
+    d.starts_at, d.expires_at, d.status, d.max_redemptions, d.redemptions, d.updated_at
 """
 #: Deals that are valid at `now`.
 ACTIVE_DEAL = """
@@ -94,6 +95,7 @@ _DISTANCE: Final = """
         + cos(radians(%(lat)s)) * cos(radians(a.lat)) * sin(radians(a.lon - %(lon)s) / 2) ^ 2
     ))) END
 """
+_SEARCHED: Final = plain_text_sql("concat_ws(' ', h.name, t.name, a.city, a.zip)")
 _FOUND: Final = f"""
     SELECT h.id, h.name, t.code AS type, t.name AS type_name, h.capacity, h.time_zone,
            hive_open(h.opening_hours, h.time_zone, %(now)s) AS open_now, i.id AS cover,
@@ -106,7 +108,8 @@ _FOUND: Final = f"""
     WHERE {VISIBLE_HIVE}
       AND (%(type)s::text IS NULL OR t.code = %(type)s)
       AND (%(zip)s::text IS NULL OR starts_with(upper(a.zip), upper(%(zip)s)))
-      AND (%(words)s::text[] IS NULL OR lower(h.name) LIKE ALL (%(words)s))
+      AND (%(words)s::text[] IS NULL OR {plain_text_sql("h.name")} LIKE ALL (%(words)s))
+      AND (%(patterns)s::text[] IS NULL OR {_SEARCHED} ~ ALL (%(patterns)s))
       AND (%(only)s::bigint[] IS NULL OR h.id = ANY (%(only)s))
       AND (%(south)s::float8 IS NULL OR a.lat BETWEEN %(south)s AND %(north)s AND CASE
             WHEN %(west)s::float8 <= %(east)s::float8 THEN a.lon BETWEEN %(west)s AND %(east)s
@@ -260,12 +263,13 @@ class HiveRepository:
 def _given(query: HiveQuery, now: datetime, box: BoundingBox | None) -> dict[str, Any]:
     if box is None and query.near is not None and query.within_km is not None:
         box = BoundingBox.around(query.near, query.within_km)
-    words = [_pattern(word) for word in (query.name or "").lower().split()]
+    words = [_pattern(word) for word in plain_text(query.name or "").split()]
     return {
         "now": now,
         "type": query.type,
         "zip": query.zip,
         "words": words or None,
+        "patterns": word_patterns(query.q or "") or None,
         "only": None,
         "lat": None if query.near is None else query.near.lat,
         "lon": None if query.near is None else query.near.lon,

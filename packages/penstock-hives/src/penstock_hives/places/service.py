@@ -36,6 +36,7 @@ from penstock_hives.places.models import (
     navigation_to,
 )
 from penstock_hives.places.repository import FavouriteRepository, HiveRepository, NetworkRepository
+from penstock_hives.places.search_text import compiled_patterns, plain_text
 
 
 class HiveService:
@@ -255,14 +256,19 @@ def search_hives(hives: Iterable[HiveSummary], query: HiveQuery) -> CursorPage[H
 
 def _matches(hive: HiveSummary, query: HiveQuery, distance: float | None) -> bool:
     zip_code = hive.address.zip if hive.address else None
-    name = hive.name.lower()
+    city = hive.address.city if hive.address else None
+    name = plain_text(hive.name)
+    searched = ""
+    if query.q is not None:
+        searched = plain_text(" ".join(filter(None, (hive.name, hive.type_name, city, zip_code))))
     return (
         (query.type is None or hive.type == query.type)
         and (
             query.zip is None
             or (zip_code is not None and zip_code.upper().startswith(query.zip.upper()))
         )
-        and all(word in name for word in (query.name or "").lower().split())
+        and all(word in name for word in plain_text(query.name or "").split())
+        and all(pattern.search(searched) for pattern in compiled_patterns(query.q or ""))
         and (query.open_now is None or hive.open_now == query.open_now)
         and (
             query.within_km is None

@@ -44,7 +44,8 @@ class AsgiServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
             limit_concurrency=settings.connections,
             timeout_keep_alive=max(1, round(settings.keep_alive)),
             # Messages are small: compression would cost memory per connection.

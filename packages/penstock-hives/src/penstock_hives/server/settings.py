@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork
 
 from penstock.core.config import LogSettings
 
@@ -30,6 +30,9 @@ class EngineSettings(BaseModel):
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """The port; 0 lets the system choose."""
+    trusted_proxies: list[IPvAnyNetwork] = []
+    """Reverse proxies, as addresses or networks. Of their requests, the client address is the last
+    of X-Forwarded-For that is not one of them, and the scheme that of X-Forwarded-Proto."""
     workers: Annotated[int, Field(ge=1, le=256)] = Field(default_factory=_cores)
     """Worker processes; by default the number of cores."""
     backlog: Annotated[int, Field(ge=1, le=65535)] = 2048

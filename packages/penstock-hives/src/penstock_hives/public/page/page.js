@@ -6,6 +6,7 @@
 
 const API = "/v1";
 const POLL_MS = 10_000;
+const LATE_MS = 90_000; // no newer data than that is not live
 const PAGE_SIZE = 48;
 const LEVELS = { quiet: "Quiet", moderate: "Moderate", busy: "Busy", full: "Full" };
 const THAN = { quieter: "less busy than usual", as_usual: "as usual", busier: "busier than usual" };
@@ -99,6 +100,16 @@ function watch(hive, redraw) {
   if (figures.has(hive)) redraw(figures.get(hive), false);
 }
 
+// Live means that data arrives: a connection over which nothing new comes is shown as such.
+let connected = false;
+function showAge() {
+  if (!connected || !figures.size) return;
+  const newest = Math.max(...[...figures.values()].map((figure) => Date.parse(figure.as_of)));
+  if (Date.now() - newest < LATE_MS) showPulse("live", "Live");
+  else showPulse("late", `Last data ${ago(newest)}`);
+}
+setInterval(showAge, 5000);
+
 let source, polling;
 function follow() {
   source?.close();
@@ -108,10 +119,12 @@ function follow() {
   source.addEventListener("open", () => {
     clearInterval(polling);
     polling = undefined;
+    connected = true;
     showPulse("live", "Live");
   });
-  source.addEventListener("figures", (event) => take(JSON.parse(event.data)));
+  source.addEventListener("figures", (event) => { take(JSON.parse(event.data)); showAge(); });
   source.addEventListener("error", () => {
+    connected = false;
     showPulse("away", "Reconnecting…");
     polling ??= setInterval(poll, POLL_MS);
     if (source.readyState === EventSource.CLOSED) setTimeout(follow, POLL_MS);
@@ -134,7 +147,9 @@ async function poll() {
 // ---- words
 
 const stale = (figure) => !figure || figure.quality === "stale";
-const levelOf = (figure) => (stale(figure) ? "stale" : figure.level ?? "open");
+// A closed place is closed, not quiet; people who are still inside are shown.
+const closed = (figure, open) => open === false && !stale(figure) && figure.occupancy === 0;
+const levelOf = (figure, open) => (stale(figure) ? "stale" : closed(figure, open) ? "closed" : figure.level ?? "open");
 
 function ago(moment) {
   const seconds = Math.max(0, (Date.now() - new Date(moment)) / 1000);
@@ -155,8 +170,9 @@ function localOf(moment, zone) {
   return { hour: Number(part("hour")) % 24, weekday: DAYS.indexOf(part("weekday")) };
 }
 
-function sentence(figure, name) {
+function sentence(figure, name, open) {
   if (!figure) return `No data of ${name} yet.`;
+  if (closed(figure, open)) return `${name} is closed.`;
   if (stale(figure)) return `The sensors of ${name} send no data. ${figure.occupancy} people were inside ${ago(figure.as_of)}.`;
   const percent = figure.percent === null ? "" : `, ${Math.round(figure.percent)} percent full`;
   const usual = figure.usual ? `, ${THAN[figure.usual.relation]}` : "";
@@ -179,20 +195,22 @@ function cell(big = false) {
     value);
   return {
     element,
-    show: (figure) => {
-      element.dataset.level = levelOf(figure);
+    show: (figure, open) => {
+      element.dataset.level = levelOf(figure, open);
       const share = figure ? Math.min(1, (figure.percent ?? 0) / 100) : 0;
       fill.style.transform = `scaleY(${share})`;
       if (!figure) value.replaceChildren("–");
       else if (stale(figure)) value.replaceChildren("?");
+      else if (closed(figure, open)) value.replaceChildren("–");
       else if (figure.percent === null) value.replaceChildren(String(figure.occupancy));
       else value.replaceChildren(String(Math.round(figure.percent)), make("small", {}, "%"));
     },
   };
 }
 
-function says(figure) {
+function says(figure, open) {
   if (!figure) return [make("span", { class: "level" }, "No data")];
+  if (closed(figure, open)) return [make("span", { class: "level" }, "Closed")];
   if (stale(figure)) {
     return [make("span", { class: "level" }, "No current data"), make("span", { class: "soft" }, `last report ${ago(figure.as_of)}`)];
   }
@@ -235,9 +253,9 @@ function place(hive, deals) {
     heart(hive.id, hive.name));
   const count = deals.get(hive.id);
   const redraw = (figure, moved) => {
-    card.dataset.level = levelOf(figure);
-    gauge.show(figure);
-    words.replaceChildren(...says(figure).filter(Boolean), ...(count ? [make("span", { class: "tag" }, count > 1 ? `${count} deals` : "Deal")] : []));
+    card.dataset.level = levelOf(figure, hive.open_now);
+    gauge.show(figure, hive.open_now);
+    words.replaceChildren(...says(figure, hive.open_now).filter(Boolean), ...(count ? [make("span", { class: "tag" }, count > 1 ? `${count} deals` : "Deal")] : []));
     if (moved) {
       card.classList.remove("changed");
       requestAnimationFrame(() => card.classList.add("changed"));
@@ -253,7 +271,7 @@ const distance = (km) => (km < 1 ? `${Math.max(10, Math.round(km * 100) * 10)} m
 function question(cursor) {
   const query = new URLSearchParams({ limit: PAGE_SIZE, sort: choice.sort });
   const text = choice.name.trim();
-  if (text) query.set(/\d/.test(text) ? "zip" : "name", text);
+  if (text) query.set("q", text);
   if (choice.type) query.set("type", choice.type);
   if (choice.open) query.set("open_now", "true");
   if (choice.near) query.set("near", choice.near.map((degree) => degree.toFixed(4)).join(","));
@@ -323,12 +341,13 @@ async function showFavourites(signal) {
 
 // ---- deals
 
-function dealCard(deal, zone) {
+function dealCard(deal, ofPlace = false) {
+  const zone = deal.time_zone;
   const ends = new Date(deal.expires_at);
   const soon = ends - Date.now() < 86_400_000;
   return make("li", { class: "deal" },
     make("h3", {}, deal.title),
-    !zone && make("p", {}, make("a", { href: `#/hive/${deal.hive_id}` }, deal.hive_name)),
+    !ofPlace && make("p", {}, make("a", { href: `#/hive/${deal.hive_id}` }, deal.hive_name)),
     deal.description && make("p", {}, deal.description),
     make("p", { class: "small" },
       make("span", { class: soon ? "tag" : "than" }, `until ${new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...(soon ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" }) }).format(ends)}`)),
@@ -366,15 +385,15 @@ async function showHive(hive, signal) {
       make("div", { class: "row between" }, make("h1", {}, detail.name), heart(detail.id, detail.name)),
       make("p", { class: "soft" }, [detail.type_name, detail.address?.city].filter(Boolean).join(" · ")), words, plain, spoken));
   const redraw = (figure) => {
-    hero.dataset.level = levelOf(figure);
-    gauge.show(figure);
-    words.replaceChildren(...says(figure).filter(Boolean));
+    hero.dataset.level = levelOf(figure, detail.open_now);
+    gauge.show(figure, detail.open_now);
+    words.replaceChildren(...says(figure, detail.open_now).filter(Boolean));
     plain.textContent = figure ? `${figure.occupancy} ${stale(figure) ? "people at the last report" : "people inside"} · ${ago(figure.as_of)}` : "";
-    spoken.textContent = sentence(figure, detail.name);
+    spoken.textContent = sentence(figure, detail.name, detail.open_now);
   };
   main.replaceChildren(
     make("a", { class: "back", href: "#/" }, "← All places"), hero,
-    make("div", { class: "one" }, dayPanel(detail, week, forecast), factsPanel(detail), detail.deals.length ? make("section", { class: "panel" }, make("h2", {}, "Deals"), make("ul", { class: "deals" }, detail.deals.map((deal) => dealCard(deal, detail.time_zone)))) : null, gallery(detail)));
+    make("div", { class: "one" }, dayPanel(detail, week, forecast), factsPanel(detail), detail.deals.length ? make("section", { class: "panel" }, make("h2", {}, "Deals"), make("ul", { class: "deals" }, detail.deals.map((deal) => dealCard(deal, true)))) : null, gallery(detail)));
   redraw(figures.get(detail.id) ?? detail.occupancy);
   watch(detail.id, redraw);
 }
@@ -515,7 +534,7 @@ near.addEventListener("click", () => {
   if (!navigator.geolocation) { notice("This browser does not say where it is."); return; }
   navigator.geolocation.getCurrentPosition(
     ({ coords }) => show([coords.latitude, coords.longitude]),
-    () => notice("Where you are is not known; search by name or ZIP code instead."),
+    () => notice("Where you are is not known; search by name, town or ZIP code instead."),
     { timeout: 10_000, maximumAge: 300_000 });
 });
 

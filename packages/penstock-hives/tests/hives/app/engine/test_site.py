@@ -91,3 +91,21 @@ async def test_room_is_made_by_answers_that_fail() -> None:
     async with client_of(site) as client:
         statuses = [(await client.get("/")).status_code for _ in range(3)]
     assert statuses == [500, 500, 500]
+
+
+async def test_the_client_address_of_a_trusted_proxy_is_the_one_it_forwards() -> None:
+    async def who(scope: Scope, receive: Receive, send: Send) -> None:
+        body = f"{scope['client'][0]} {scope['scheme']}".encode()
+        await send_response(send, 200, [(b"content-length", str(len(body)).encode())], body)
+
+    forged = {
+        "x-forwarded-for": "198.51.100.1, 203.0.113.9, 10.0.0.7",
+        "x-forwarded-proto": "https",
+    }
+    trusted = ["127.0.0.0/8", "10.0.0.7"]
+    for proxies, expected in ((trusted, "203.0.113.9 https"), ([], "127.0.0.1 http")):
+        async with (
+            served(who, trusted_proxies=proxies) as url,
+            httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client,
+        ):
+            assert (await client.get("/", headers=forged)).text == expected

@@ -124,6 +124,7 @@ def _deal(n: int) -> Deal:
         id=n * 10,
         hive_id=n,
         hive_name=f"Amber {n}",
+        time_zone="Europe/Berlin",
         title="Two for one until three",
         description="Any filter coffee.",
         terms="While it is quiet.",

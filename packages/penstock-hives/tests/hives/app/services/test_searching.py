@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from penstock_hives.database import DatabasePool
 from penstock_hives.pagination import CursorPage
 from penstock_hives.places.models import GeoPoint, HiveQuery, HiveSnapshot, HiveSort, HiveSummary
+from penstock_hives.places.search_text import compiled_patterns, plain_text
 from penstock_hives.places.service import HiveService, search_hives
 from penstock_store import Database
 from tests.hives.app.world import NOON
 
-WORDS = ("amber", "blue bar", "comb_store", "Comb 100%", "Blue", "zest")
+WORDS = ("amber", "blue bar", "comb_store", "Comb 100%", "Blue", "zest", "Café Zoë", "7 Bees")
+CITIES = ("Tokyo", "São Paulo", "Zürich", "")
 ZIPS = ("10115", "10178", "14467", "w1a", "")
 
 
@@ -30,8 +32,8 @@ def furnished(database: Database) -> Database:
     for n in range(1, 41):
         where = (None, None) if n % 7 == 0 else (52 + n % 5 / 10, 13 + n % 9 / 10)
         database.execute(
-            "INSERT INTO address (id, zip, lat, lon) VALUES (%s, %s, %s, %s)",
-            (n, ZIPS[n % len(ZIPS)], *where),
+            "INSERT INTO address (id, city, zip, lat, lon) VALUES (%s, %s, %s, %s, %s)",
+            (n, CITIES[n % len(CITIES)], ZIPS[n % len(ZIPS)], *where),
         )
         hours = '{"mon": [["09:00", "18:00"]]}' if n % 3 else "{}"
         database.execute(
@@ -50,8 +52,13 @@ def furnished(database: Database) -> Database:
     return database
 
 
+SEARCHES = (
+    *("cafe", "CAFÉ", "kafe", "cafr tokyo", "zurch", "tokio bar", "7 bees", "bees 7", "101"),
+    *("sao paulo", "zset", "zoe", "%", "_", "a|b", "(", "store 14467", "blu", "amebr"),
+)
 queries = st.builds(
     HiveQuery,
+    q=st.none() | st.sampled_from(SEARCHES),
     name=st.none() | st.sampled_from(["blue", "BAR", "comb_", "%", "0%", "nothing", "e s"]),
     type=st.none() | st.sampled_from(["bar", "store", "none"]),
     zip=st.none() | st.sampled_from(["10", "14467", "W1", "x"]),
@@ -103,3 +110,22 @@ def _all(
         page = ask(query.model_copy(update={"cursor": page.next}))
         found += page.items
     return found
+
+
+@pytest.mark.parametrize(
+    ("text", "search", "found"),
+    [
+        ("Café Zoë Café Tokyo", "cafe tokyo", True),
+        ("7 Bees", "7 bees", True),
+        ("Thyme Café", "cafr", True),  # a wrong letter
+        ("Thyme Café", "ccafe", True),  # one too many
+        ("Olive Library", "libary", True),  # one missing
+        ("Olive Library", "lirbary", True),  # two exchanged
+        ("Olive Library", "lirbery", False),
+        ("Olive", "oxe", False),  # short words are taken literally
+        ("10115", "10116", False),  # so are numbers
+        ("STRASSE", "strasse", True),
+    ],
+)
+def test_a_word_may_have_one_wrong_letter(text: str, search: str, found: bool) -> None:
+    assert all(each.search(plain_text(text)) for each in compiled_patterns(search)) is found
