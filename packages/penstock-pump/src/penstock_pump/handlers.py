@@ -174,7 +174,8 @@ class ReceiveHandler:
             old = self._target(post, post.oldname, _renamed(post, post.oldname).url)
             if isinstance(old, LocalTarget):
                 await asyncio.to_thread(operations.link_or_copy, old, target)
-        outcome = await self._downloader.fetch(post, target)
+        done = await self._plugins.download(post, target)
+        outcome = done or await self._downloader.fetch(post, target)
         if post.oldname is not None and outcome.code == reports.NOT_MODIFIED:
             return PostOutcome(reports.DONE, "moved", post, target.full_path)
         return outcome

@@ -2,11 +2,13 @@
 
 Plugins are passed to a component, or named in its configuration (`plugins =
 ["mysite.pump:lowercase"]`), and called in order. Each may change its argument. One that returns
-None stops the processing: the post is rejected, not announced, or not reported.
+None stops the processing: the post is rejected, not announced, or not reported. Plugins written for
+Sarracenia are loaded by `callbacks/`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,9 +16,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.core.errors import ConfigurationError
+from penstock_pump.callbacks.flow_callbacks import FlowCallbacks, load_callbacks
+from penstock_pump.callbacks.v2_plugins import V2Plugins
+from penstock_pump.config.settings import PumpSettings
+from penstock_pump.errors import SourceUnavailable
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.posts.post import Post
-from penstock_pump.posts.reports import PostOutcome, PostReport
+from penstock_pump.posts.reports import DONE, PostOutcome, PostReport
 
 T = TypeVar("T")
 
@@ -34,9 +40,22 @@ class Plugin:
     on_report: OnReport | None = None
 
 
-def load_plugins(names: Iterable[str]) -> list[Plugin]:
-    """Plugins by `module:name`."""
-    return [_load_plugin(name) for name in names]
+def load_plugins(settings: PumpSettings, given: Sequence[Plugin] = ()) -> Plugins:
+    """Plugins by `module:name`; sr3's by `callback NAME`; v2's by `on_message FILE` and so on."""
+    own: list[Plugin] = []
+    callbacks: list[str] = []
+    v2: V2Plugins | None = None
+    for name in settings.plugins:
+        word, blank, rest = name.partition(" ")
+        if not blank:
+            own.append(_load_plugin(name))
+        elif word == "callback":
+            callbacks.append(rest.strip())
+        else:
+            v2 = v2 or V2Plugins(settings)
+            v2.load(word, rest, settings.plugin_path)
+    loaded = load_callbacks(callbacks, settings, settings.plugin_path)
+    return Plugins([*own, *given], FlowCallbacks(loaded) if loaded else None, v2)
 
 
 def _load_plugin(name: str) -> Plugin:
@@ -53,28 +72,81 @@ def _load_plugin(name: str) -> Plugin:
 @dataclass(frozen=True, slots=True)
 class Plugins:
     plugins: Sequence[Plugin] = ()
+    callbacks: FlowCallbacks | None = None  #: written for sr3
+    v2: V2Plugins | None = None  #: written for v2
 
     def message(self, post: Post) -> Post | None:
-        return _chain(post, (each.on_message for each in self.plugins))
+        """An accepted post without a file of its own here. Blocking, if there are plugins of
+        Sarracenia."""
+        accepted = _chain(post, (each.on_message for each in self.plugins))
+        if accepted is None or not self._has_foreign:
+            return accepted
+        found = self._foreign_accept(accepted, None)
+        return None if found is None else found[0]
 
     def post(self, post: Post) -> Post | None:
-        return _chain(post, (each.on_post for each in self.plugins))
+        announced = _chain(post, (each.on_post for each in self.plugins))
+        if announced is None or self.v2 is None:
+            return announced
+        found = self.v2.message("on_post", announced, None)
+        return None if found is None else found[0]
 
     def report(self, report: PostReport) -> PostReport | None:
         return _chain(report, (each.on_report for each in self.plugins))
 
     async def changed(self, post: Post) -> Post | None:
-        """An accepted post without a file of its own here."""
+        """As `message`, on the event loop."""
+        if self._has_foreign:
+            return await asyncio.to_thread(self.message, post)
         return self.message(post)
 
     async def accept(self, post: Post, target: LocalTarget) -> tuple[Post, LocalTarget] | None:
         """The post and the path of its file, as the plugins change them."""
-        accepted = self.message(post)
-        return None if accepted is None else (accepted, target)
+        accepted = _chain(post, (each.on_message for each in self.plugins))
+        if accepted is None:
+            return None
+        if not self._has_foreign:
+            return accepted, target
+        found = await asyncio.to_thread(self._foreign_accept, accepted, target)
+        return None if found is None else (found[0], found[1] or target)
 
-    async def send(self, post: Post, remote: str) -> PostOutcome | None:
+    @property
+    def _has_foreign(self) -> bool:
+        return self.callbacks is not None or self.v2 is not None
+
+    def _foreign_accept(
+        self, post: Post, target: LocalTarget | None
+    ) -> tuple[Post, LocalTarget | None] | None:
+        found: tuple[Post, LocalTarget | None] | None = (post, target)
+        if self.v2 is not None:
+            found = self.v2.message("on_message", post, target)
+        if found is None or self.callbacks is None:
+            return found
+        accepted = self.callbacks.accept(*found)
+        return accepted[0] if accepted else None
+
+    async def download(self, post: Post, target: LocalTarget) -> PostOutcome | None:
+        """The outcome, if a plugin downloads the file itself."""
+        return await self._transfer("download", post, target)
+
+    async def send(self, post: Post, target: LocalTarget) -> PostOutcome | None:
         """The outcome, if a plugin sends the file itself."""
-        return None
+        return await self._transfer("send", post, target)
+
+    async def _transfer(self, method: str, post: Post, target: LocalTarget) -> PostOutcome | None:
+        if not self._has_foreign:
+            return None
+        done = await asyncio.to_thread(self._foreign_transfer, method, post, target)
+        if done is None:
+            return None
+        if not done:
+            raise SourceUnavailable(f"a plugin could not {method} the file")
+        return PostOutcome(DONE, "by a plugin", post, target.full_path)
+
+    def _foreign_transfer(self, method: str, post: Post, target: LocalTarget) -> bool | None:
+        if self.v2 is not None and self.v2.handles(f"do_{method}"):
+            return self.v2.message(f"do_{method}", post, target) is not None
+        return None if self.callbacks is None else self.callbacks.transfer(method, post, target)
 
     async def file(self, post: Post, path: str, *, whole: bool) -> Post | None:
         result: Post | None = post
@@ -82,7 +154,27 @@ class Plugins:
             hook = each.on_file if whole else each.on_part
             if hook is not None and result is not None:
                 result = hook(result, Path(path))
-        return result
+        if result is None or not self._has_foreign:
+            return result
+        return await asyncio.to_thread(self._foreign_file, result, path, whole)
+
+    def _foreign_file(self, post: Post, path: str, whole: bool) -> Post | None:
+        folder, _, name = path.rpartition("/")
+        found: Post | None = post
+        if self.v2 is not None:
+            event = "on_file" if whole else "on_part"
+            changed = self.v2.message(event, post, LocalTarget(folder or ".", name))
+            found = None if changed is None else changed[0]
+        if found is None or self.callbacks is None:
+            return found
+        return self.callbacks.work(found, path)
+
+    def notify(self, event: str) -> None:
+        """`on_start`, `on_housekeeping`, `on_stop`. Blocking."""
+        if self.v2 is not None:
+            self.v2.notify("on_heartbeat" if event == "on_housekeeping" else event)
+        if self.callbacks is not None:
+            self.callbacks.notify(event)
 
 
 def _chain(value: T, hooks: Iterable[Callable[[T], T | None] | None]) -> T | None:

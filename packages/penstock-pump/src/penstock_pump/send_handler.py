@@ -85,19 +85,20 @@ class SendHandler:
         if found is None:
             return PostOutcome(REJECTED, "a plugin")
         accepted, target = found
-        remote = target.full_path.lstrip("/")
         if self._rules.dry_run:
-            log.info("dry run", path=remote, kind=post.event.value)
+            log.info("dry run", path=target.full_path, kind=post.event.value)
             return PostOutcome(reports.NOT_MODIFIED, "dry run")
         if self._duplicate_filter is None:
-            return await self._send(accepted, remote)
+            return await self._send(accepted, target)
         async with self._duplicate_filter.first(accepted) as first:
             if not first:
                 return PostOutcome(reports.NOT_MODIFIED, "duplicate")
-            return await self._send(accepted, remote)
+            return await self._send(accepted, target)
 
-    async def _send(self, post: Post, remote: str) -> PostOutcome:
-        if (done := await self._plugins.send(post, remote)) is not None:
+    async def _send(self, post: Post, placed: LocalTarget) -> PostOutcome:
+        remote = placed.full_path.lstrip("/")
+        if (done := await self._plugins.send(post, placed)) is not None:
+            await self._announce(post, remote)
             return done
         if post.event is FileEvent.MODIFY and post.parts is not None and not post.parts.single:
             return await self._send_block(post, remote)

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from penstock.core.errors import ConfigurationError
+from penstock_pump.config.settings import PumpSettings, settings_of
 from penstock_pump.flow.publisher import PostPublisher, ReportPublisher
 from penstock_pump.plugins import Plugin, Plugins, load_plugins
 from penstock_pump.posts import Post
@@ -30,8 +31,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "a_site_of_a_test"
 
 
+def named(plugin: str) -> PumpSettings:
+    return settings_of({"component": "subscribe", "plugins": [plugin]})
+
+
 def test_a_plugin_is_found_by_its_name(site: str) -> None:
-    told = Plugins(load_plugins([f"{site}:lowercase"])).message(POST)
+    told = load_plugins(named(f"{site}:lowercase")).message(POST)
     assert told is not None
     assert told.rename == "a/b"
 
@@ -39,7 +44,7 @@ def test_a_plugin_is_found_by_its_name(site: str) -> None:
 @pytest.mark.parametrize("name", ["nobody.has:this", "{site}:nothing", "{site}:number", "{site}"])
 def test_what_is_no_plugin_is_named_before_anything_is_begun(name: str, site: str) -> None:
     with pytest.raises(ConfigurationError, match="plugin"):
-        load_plugins([name.format(site=site)])
+        load_plugins(named(name.format(site=site)))
 
 
 class Told:

@@ -276,14 +276,25 @@ class ComponentFactory:
 async def open_component_factory(
     settings: PumpSettings, plugins: Sequence[Plugin] = ()
 ) -> AsyncIterator[ComponentFactory]:
-    all_plugins = Plugins([*load_plugins(settings.plugins), *plugins])
+    all_plugins = load_plugins(settings, plugins)
     credentials = PumpCredentials()
     if settings.credentials is not None:
         credentials = await asyncio.to_thread(read_credentials, settings.credentials)
     async with AsyncExitStack() as stack:
+        if settings.plugins:
+            await asyncio.to_thread(all_plugins.notify, "on_start")
+            stack.push_async_callback(asyncio.to_thread, all_plugins.notify, "on_stop")
+            housekeeping = _keep_house(all_plugins, settings.housekeeping)
+            stack.push_async_callback(_cancel, asyncio.create_task(housekeeping))
         yield ComponentFactory(
             settings, credentials, all_plugins, stack, BrokerConnections(credentials, stack)
         )
+
+
+async def _keep_house(plugins: Plugins, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(plugins.notify, "on_housekeeping")
 
 
 def _format_of(prefix: str | None) -> str:

@@ -32,22 +32,24 @@ async def poll(
 ) -> None:
     """Announce new and changed files of a server."""
     control = control or ComponentControl()
-    if settings.poll_url is None:
-        raise ConfigurationError("poll needs poll_url: the directory of a server")
     schedule = poll_schedule(settings)
     async with open_component_factory(settings, plugins) as factory:
+        callbacks = factory.plugins.callbacks
+        gathers = callbacks is not None and callbacks.gathers
+        if settings.poll_url is None and not gathers:
+            raise ConfigurationError("poll needs poll_url: the directory of a server")
         path = await asyncio.to_thread(factory.state, f"seen_{settings.instance:02d}.db")
         memory = settings.suppress_duplicates or DEFAULT_MEMORY_SECONDS
         seen = await asyncio.to_thread(FingerprintStore, path, memory, time.time)
         factory.stack.push_async_callback(seen.close)
         url = settings.post_broker or settings.broker
-        base = settings.post_base_url or without_secret(settings.poll_url)
+        base = settings.post_base_url or without_secret(settings.poll_url or "file:")
         with_base = settings.model_copy(
             update={"post_base_url": base, "suppress_duplicates": None, "folders": False}
         )
         poster = await make_poster(factory, settings=with_base, counters=control.counters)
         rules = PollRules(
-            settings.poll_url,
+            settings.poll_url or "",
             base.rstrip("/") + "/",
             poll_paths(settings),
             settings.recursive,
@@ -61,7 +63,12 @@ async def poll(
         poller = Poller(rules, transports, poster, seen, lambda text: _expanded(settings, text))
         control.ready.set()
         while not control.stop.is_set():
-            await poller.poll()
+            if callbacks is not None and gathers:  # the plugin lists, not we
+                for found in await asyncio.to_thread(callbacks.gathered):
+                    await poster.announce(found)
+                await poster.flush()
+            else:
+                await poller.poll()
             await seen.expire_old()
             await _wait(control.stop, schedule.seconds_until_next(time.time()))
 

@@ -167,6 +167,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("private_hosts", "=", "private_hosts", flag),
         ("file_directories", "=", "file_directories", paths),
         ("proxy", "=", "proxy", str),
+        ("plugin_path", "=", "plugin_path", paths),
         ("", "httpUserAgent", "user_agent", str),
         ("", "varTimeOffset", "var_time_offset", seconds),
     ),

@@ -158,6 +158,8 @@ def _read(
         given["bindings"] = [_overridden(each, flags, usual) for each in reader.bindings]
     if reader.plugins:
         given["plugins"] = reader.plugins
+        listed = given.get("plugin_path", [])
+        given["plugin_path"] = [*listed, path.parent, home / "plugins"]
         given["plugin_options"] = reader.plugin_options
     credentials = home / "credentials.conf"
     if credentials.is_file():

@@ -272,6 +272,7 @@ class PumpSettings(_Model):
     plugins: Many = Field([], description="The site's own functions, as module:name.")
     flow_main: str | None = Field(None, description="flow: the component it works as.")
     exchanges: Many = Field([], description="Exchanges that the action `declare` also declares.")
+    plugin_path: Paths = Field([], description="Directories of plugins written for Sarracenia.")
     plugin_options: Annotated[dict[str, Any], BeforeValidator(_structured)] = {}
     housekeeping: Seconds = Field(300.0, description="Between calls of on_housekeeping.")
     vip: Many = Field([], description="Work only while this machine has one of the addresses.")

@@ -1,0 +1,157 @@
+"""v2's plugins: a file with functions or a class, named by `on_message`, `on_file`, `plugin`, ….
+
+The file is executed with `self`, as v2 does. It sets `self.on_message = function`, or
+`self.plugin = 'Class'`, or has a function called as the event. A function gets the component, which
+has `msg`, `logger` and the options, and returns False to stop the processing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.core.errors import ConfigurationError
+from penstock_pump.callbacks.options import CallbackOptions
+from penstock_pump.config.settings import PumpSettings
+from penstock_pump.files.target import LocalTarget
+from penstock_pump.posts.post import Post
+from penstock_pump.posts.topics import routing_key, topic_words
+from penstock_pump.posts.v02 import V02, post_of, split_body
+
+#: What v2 has plugins for by default, and every component here does by itself.
+NATIVE: Final = frozenset({"none", "msg_log", "post_log", "file_log", "hb_memory", "hb_pulse"})
+_EVENTS: Final = {"on_msg": "on_message", "on_rpt": "on_report", "on_hb": "on_heartbeat"}
+EVENTS: Final = (
+    *("on_message", "on_file", "on_part", "on_post", "on_report", "on_start", "on_stop"),
+    *("on_heartbeat", "do_download", "do_send", "do_poll"),
+)
+
+V2Function = Callable[[Any], Any]
+
+
+class V2Message:
+    """A message with the attributes that v2's plugins read and set."""
+
+    def __init__(self, post: Post, target: LocalTarget | None) -> None:
+        encoded = V02().encode(replace(post, content=None))
+        self.headers: dict[str, Any] = dict(encoded.headers)
+        self.notice = str(encoded.body)
+        self.pubtime, self.baseurl, self.relpath, _ = split_body(self.notice.encode())
+        self.topic = routing_key(V02.prefix, topic_words(post.relpath))
+        self.new_baseurl, self.new_relpath = self.baseurl, self.relpath
+        folder, _, name = (
+            ("", "", post.name) if target is None else target.full_path.rpartition("/")
+        )
+        self.new_dir, self.new_file = folder, name
+        self.sumstr, self.partstr = self.headers.get("sum"), self.headers.get("parts")
+        self.isRetry = False
+
+    @property
+    def urlstr(self) -> str:
+        return self.baseurl.rstrip("/") + "/" + self.relpath.lstrip("/")
+
+    def set_notice(self, baseurl: str, relpath: str, time: str | None = None) -> None:
+        self.baseurl, self.relpath = baseurl, relpath
+        self.pubtime = time or self.pubtime
+
+    def get_elapse(self) -> float:
+        import time
+
+        from penstock_pump.posts.codec import read_moment
+
+        return time.time() - read_moment(self.pubtime) / 1e9
+
+    def report_publish(self, *arguments: Any) -> None:
+        """The component reports by itself."""
+
+    def post(self) -> Post:
+        relpath = self.relpath.replace("%20", " ").replace("%23", "#")
+        return post_of(self.pubtime, self.baseurl, relpath, self.headers)
+
+
+class V2Parent(CallbackOptions):
+    """The component, as v2's plugins see it."""
+
+    def __init__(self, settings: PumpSettings) -> None:
+        super().__init__(settings)
+        self.logger = logging.getLogger("penstock_pump.v2_plugins")
+        self.msg: V2Message | None = None
+        self.user_cache_dir = str(settings.state or "")
+        self.program_dir = "penstock"
+
+
+class V2Plugins:
+    def __init__(self, settings: PumpSettings) -> None:
+        self.parent = V2Parent(settings)
+        self._functions: dict[str, list[V2Function]] = {event: [] for event in EVENTS}
+
+    def load(self, event: str, name: str, paths: Sequence[Path]) -> None:
+        plain = name.strip().removesuffix(".py")
+        if plain.lower() in NATIVE:
+            return
+        event = _EVENTS.get(event, event)
+        for folder in paths:
+            file = folder / f"{plain}.py"
+            if file.is_file():
+                self._execute(event, file)
+                return
+        raise ConfigurationError(
+            f"{event} {name}: no file {plain}.py in {', '.join(map(str, paths)) or 'plugin_path'}"
+        )
+
+    def _execute(self, event: str, file: Path) -> None:
+        """The file assigns to attributes of `self`, which is a plain object here."""
+        assigned = _Assigned(self.parent)
+        names: dict[str, Any] = {"self": assigned, "__name__": file.stem, "__file__": str(file)}
+        try:
+            exec(compile(file.read_text(), str(file), "exec"), names)  # noqa: S102 - the site's own
+            if isinstance(plugin := assigned.__dict__.get("plugin"), str):
+                instance = names[plugin](self.parent)
+                found = {each: getattr(instance, each, None) for each in EVENTS}
+            else:
+                found = {each: assigned.__dict__.get(each) or names.get(each) for each in EVENTS}
+        except Exception as error:
+            raise ConfigurationError(f"{event} {file}: {error!r}") from error
+        added = {each: function for each, function in found.items() if callable(function)}
+        if not added:
+            raise ConfigurationError(f"{event} {file}: it has no function for any event")
+        for each, function in added.items():
+            self._functions[each].append(function)
+
+    def message(
+        self, event: str, post: Post, target: LocalTarget | None
+    ) -> tuple[Post, LocalTarget | None] | None:
+        """The post and path as the functions change them; None if one returns False."""
+        functions = self._functions[event]
+        if not functions:
+            return post, target
+        message = self.parent.msg = V2Message(post, target)
+        if not all(function(self.parent) for function in functions):
+            return None
+        before = V2Message(post, target)
+        if target is not None and (message.new_dir, message.new_file) != (
+            before.new_dir,
+            before.new_file,
+        ):
+            target = LocalTarget(message.new_dir or ".", message.new_file)
+        return message.post(), target
+
+    def handles(self, event: str) -> bool:
+        return bool(self._functions[event])
+
+    def notify(self, event: str) -> None:
+        for function in self._functions[event]:
+            function(self.parent)
+
+
+class _Assigned:
+    """What a file sees as `self`: it reads the component, and its assignments are kept apart."""
+
+    def __init__(self, parent: V2Parent) -> None:
+        self.__dict__["_parent"] = parent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_parent"], name)
