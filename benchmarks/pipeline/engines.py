@@ -26,8 +26,14 @@ from benchmarks.errors import WrongDelivery
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.occupancy.silver import MessageShards, SilverFiles, make_silver
 from penstock_hives.sensors.fleet import Fleet, Quirks
-from penstock_spark.bronze import MESSAGES_SCHEMA, MESSAGES_TABLE, BronzeFiles
-from penstock_spark.lake import Lake
+from penstock_spark.bronze import (
+    MESSAGES_SCHEMA,
+    SHARD_COLUMN,
+    BronzeFiles,
+    open_table,
+)
+from penstock_spark.lake import Lake, StagedBatch
+from penstock_spark.sharding import ShardKey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +87,7 @@ class Bronze:
 
     @property
     def paths(self) -> list[str]:
-        return [str(self.stock.folder / file.path) for file in self.stock.files]
+        return [f"{self.stock.location}/{file.path}" for file in self.stock.files]
 
     @property
     def sensors(self) -> pa.Table:
@@ -116,24 +122,25 @@ def compare(spark: SparkSession, reports: int, sensors: int, rounds: int = 3) ->
 def _fill(folder: Path, reports: int, sensors: int) -> Bronze:
     fleet = Fleet(start=START, seed=1, sensors=sensors, quirks=Quirks.none())
     lake = Lake(folder, "hives")
-    table = lake.table(MESSAGES_TABLE)
-    draft = table.stage(0)
+    table, shards = open_table(lake)
+    draft = StagedBatch(table.location, SHARD_COLUMN)
     files, done = [], 0
     for window in fleet.windows(slots=288):
         rows = pa.Table.from_batches([window.frames]).slice(0, reports - done)
         for start in range(0, len(rows), _FILE_ROWS):
             writing = draft.open_writer(MESSAGES_SCHEMA)
-            writing.add(_messages(rows.slice(start, _FILE_ROWS), done + start))
+            writing.add(_messages(rows.slice(start, _FILE_ROWS), done + start, shards))
             files += writing.close()
         done += len(rows)
         if done >= reports:
             break
-    entry = table.commit(0, files, MESSAGES_SCHEMA)
-    return Bronze(lake, BronzeFiles(table.folder, entry.files), fleet, done)
+    table.commit(lake.flow, 0, files)
+    return Bronze(lake, BronzeFiles(table.location, tuple(files), shards=shards), fleet, done)
 
 
-def _messages(frames: pa.Table, first: int) -> pa.Table:
+def _messages(frames: pa.Table, first: int, shards: int) -> pa.Table:
     count = len(frames)
+    keys = frames["routing_key"].combine_chunks().cast(pa.string())
     times = frames["timestamp"].cast(MESSAGES_SCHEMA.field("timestamp").type)
     columns: dict[str, Any] = {
         name: pa.nulls(count, MESSAGES_SCHEMA.field(name).type) for name in MESSAGES_SCHEMA.names
@@ -143,10 +150,11 @@ def _messages(frames: pa.Table, first: int) -> pa.Table:
         "offset": pa.array(np.arange(first, first + count)),
         "timestamp": times,
         "exchange": pa.repeat("amq.topic", count),
-        "routing_key": frames["routing_key"].cast(pa.string()),
+        "routing_key": keys,
         "body": frames["body"],
         "day": times.cast(pa.date32()),
         "batch": pa.array(np.zeros(count, np.int32)),
+        "shard": pa.array(ShardKey(shards, 2).shards_of(keys)),
     }
     return pa.table(columns, MESSAGES_SCHEMA)
 

@@ -32,7 +32,7 @@ class HivesSettings(BaseSettings):
     """The broker address for sensors."""
     images: Path = Field(default_factory=lambda: data_home() / "images")
     """The folder of images."""
-    lake: Path | None = None
+    lake: str | None = None
     """The pipeline's lake, for reports of single sensors."""
     production: bool = False
     """Refuses everything that is for development only."""

@@ -27,7 +27,7 @@ def row(relpath: str, after: float, exchange: str = "xs", **facts: Any) -> dict[
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Two batches: the later one has what came first."""
-    table = Lake.open(tmp_path / "lake", NAME).table(ANNOUNCEMENTS)
+    lake = Lake.open(tmp_path / "lake", NAME)
     batches = [
         [
             row("a/f", 2.5, "xr", kind="report", code=201, message="Downloaded", user="me"),
@@ -37,9 +37,10 @@ def data(tmp_path: Path) -> Path:
         [row("a/f", 0.5), row("b/f", 86_400.0), row("a/not f", 3.0)],
     ]
     for number, rows in enumerate(batches):
-        writing = table.stage(number).open_writer(ANNOUNCEMENT_SCHEMA)
-        writing.add(pa.Table.from_pylist(rows, ANNOUNCEMENT_SCHEMA))
-        table.commit(number, writing.close(), ANNOUNCEMENT_SCHEMA)
+        schema = ANNOUNCEMENT_SCHEMA.append(pa.field("batch", pa.int64()))
+        writing = lake.stage(ANNOUNCEMENTS, number).open_writer(schema)
+        writing.add(pa.Table.from_pylist([{**row, "batch": number} for row in rows], schema))
+        lake.commit(ANNOUNCEMENTS, number, writing.close(), schema)
     return tmp_path
 
 

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock_spark import bronze
-from penstock_spark.bronze import BronzeFiles
+from penstock_spark.bronze import BronzeFiles, apply_readable
 from penstock_spark.directory import FlowDirectory, FlowLock
 from penstock_spark.flow import FlowBatch, PipelineFlow
 from penstock_spark.lake import Lake
-from penstock_spark.lake.log import write_atomically
+from penstock_spark.lake.storage import write_atomically
 from penstock_spark.progress import FlowProgress
 from penstock_spark.replay import finish_adoption
 
@@ -50,6 +50,7 @@ class BatchProcessor:
     directory: FlowDirectory
     checkpoint: FlowCheckpoint
     stopping: Callable[[], bool] = never_stopped
+    writer: int | None = None  #: the number of the claim on bronze
 
     def __call__(self, arrived: DataFrame, spark_batch: int) -> None:
         number = self.checkpoint.number(spark_batch)
@@ -58,7 +59,8 @@ class BatchProcessor:
                 raise StopRequested
             finish_adoption(self.flow, self.directory)
             began = time.perf_counter()
-            batch = bronze.write_batch(self.directory.lake, number, arrived)
+            lake = self.directory.lake
+            batch = bronze.write_batch(lake, number, arrived, self.flow.key_words, self.writer)
             bronzed = time.perf_counter()
             if batch.rows:
                 self._apply(batch, arrived.sparkSession)
@@ -84,17 +86,23 @@ class BatchProcessor:
         """
         with self.directory.locks.hold(FlowLock.BATCH):
             finish_adoption(self.flow, self.directory)
-            batch = bronze.last_batch(self.directory.lake)
-            if batch is not None and batch.batch == self.checkpoint.first - 1:
+            lake, last = self.directory.lake, self.checkpoint.first - 1
+            batch = bronze.find_batch(lake, last) if bronze.last_batch(lake) == last else None
+            if batch is not None:
                 self._apply(batch, spark)
 
     def _apply(self, batch: bronze.BronzeBatch, spark: SparkSession) -> None:
         lake = self.directory.lake
-        table = lake.table(bronze.MESSAGES_TABLE)
-        bronze_files = BronzeFiles(table.folder, batch.files)
-        self.flow.apply(
-            FlowBatch(batch.batch, bronze_files.frame(spark, table), bronze_files, batch.rows, lake)
-        )
+        table, shards = bronze.open_table(lake)
+
+        def apply(files: BronzeFiles) -> None:
+            rows = batch.rows if files.files == batch.files else files.count()
+            messages = files.frame(spark, table)
+            self.flow.apply(FlowBatch(batch.batch, messages, files, rows, lake))
+
+        progress = FlowProgress(self.directory.progress, self.flow.name)
+        files = BronzeFiles(table.location, batch.files, batch.batch, batch.batch, shards=shards)
+        apply_readable(files, apply, progress.report_damage)
 
 
 _CHECKPOINT_FILE: Final = "penstock.json"
@@ -130,7 +138,7 @@ def open_checkpoint(folder: Path, lake: Lake) -> FlowCheckpoint:
     new = (
         FlowCheckpoint(folder)
         if batch is None
-        else FlowCheckpoint(folder, batch.batch + 1, batch.ends)
+        else FlowCheckpoint(folder, batch + 1, bronze.stream_ends(lake))
     )
     if batch is not None:
         log.warning("checkpoint missing", batch=new.first, ends=new.starting)

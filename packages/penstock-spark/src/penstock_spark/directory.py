@@ -8,24 +8,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from penstock.core.data_directory import FileLock
 from penstock.core.errors import ConfigurationError, ResourceLocked
-from penstock_spark.lake import GenerationPointer, Lake
+from penstock_spark.lake import GenerationPointer, Lake, StorageLocation
 
 _FLOW_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 
 
 @dataclass(frozen=True, slots=True)
 class FlowDirectory:
-    """Shared by the driver and all workers."""
+    """Checkpoint, progress and locks of the driver, and where the lake is."""
 
     data: Path
     flow: str
+    lake_location: StorageLocation | None = None  #: None: in the data directory
+    _lakes: dict[int, Lake] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _FLOW_NAME.fullmatch(self.flow):
@@ -35,12 +37,20 @@ class FlowDirectory:
 
     @property
     def lake(self) -> Lake:
-        """The current generation."""
-        return Lake.open(self.data / "lake", self.flow)
+        """The current generation; its tables stay open."""
+        generation = self.pointer.read().current
+        if generation not in self._lakes:
+            self._lakes.clear()
+            self._lakes[generation] = Lake(self._root, self.flow, generation)
+        return self._lakes[generation]
 
     @property
     def pointer(self) -> GenerationPointer:
-        return GenerationPointer(self.data / "lake", self.flow)
+        return GenerationPointer(self._root, self.flow)
+
+    @property
+    def _root(self) -> StorageLocation:
+        return self.lake_location or StorageLocation.parse(self.data / "lake")
 
     @property
     def checkpoint(self) -> Path:

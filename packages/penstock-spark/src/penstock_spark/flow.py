@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock_spark.bronze import BronzeFiles
-    from penstock_spark.lake import Lake
+    from penstock_spark.lake import Lake, StorageLocation
     from penstock_spark.stream_declaration import StreamDeclaration
 
 
 @dataclass(frozen=True, slots=True)
 class FlowBatch:
     id: int
-    #: The connector's columns, `timestamp` never null, with `day` (UTC, of the timestamp) and
-    #: `batch`. Read from files, so that several actions on it are cheap.
+    #: The connector's columns, `timestamp` never null, with `day` (UTC, of the timestamp), `batch`
+    #: and `shard`. Read from files, so that several actions on it are cheap.
     messages: DataFrame
-    bronze_files: BronzeFiles  #: the same messages, for workers that read files
+    bronze_files: BronzeFiles  #: the same messages, for workers that read files or their shards
     rows: int
     lake: Lake  #: of the generation of this batch
     is_rebuild: bool = False  #: of a rebuild: the current tables stay unchanged
@@ -73,6 +73,13 @@ class PipelineFlow(Protocol):
     @property
     def sources(self) -> Sequence[StreamDeclaration]:
         """Streams to declare if none of `streams` exists."""
+
+    @property
+    def key_words(self) -> int | None:
+        """The first words of the routing key that are the message key; None: all of them.
+
+        Messages with the same key are in the same shard.
+        """
 
     @property
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
@@ -108,6 +115,13 @@ class FlowContext:
     broker: str  #: its URL
     database: str | None = None  #: its URL; None: the embedded one in `data`
     cache: str | None = None  #: its URL; None: in process
+    lake_location: StorageLocation | None = None  #: None: in `data`
+
+    @property
+    def lake(self) -> StorageLocation:
+        from penstock_spark.lake import StorageLocation
+
+        return self.lake_location or StorageLocation.parse(self.data / "lake")
 
 
 #: Opens a flow, `module:function`.

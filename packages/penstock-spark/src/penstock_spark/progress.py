@@ -1,14 +1,17 @@
-"""The progress of a flow, in two small files that are replaced atomically.
+"""The progress of a flow, in small files that are replaced atomically.
 
     progress/hives.state.json    whether it runs, and if not, why
     progress/hives.batch.json    the last batch: size, time, duration, offsets
+    progress/hives.damage.json   files of bronze that could not be read
 
 The runner writes the first when the state changes, the batch processor the second after each batch.
-`penstock pipeline status` and the metrics read them, also when nothing runs.
+`penstock pipeline status` and the metrics read them, also when nothing runs. Space for them is
+reserved, so that the state can be recorded when the disk is full.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -17,9 +20,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.core.logs import get_logger
 from penstock_spark.bronze import BronzeBatch
-from penstock_spark.lake.log import write_atomically
+from penstock_spark.lake import DataFile
+from penstock_spark.lake.storage import write_atomically
 
+log = get_logger(__name__)
+
+#: On a full disk, the space for the state.
+_RESERVE_BYTES: Final = 65_536
 #: The rate is an average over about this time.
 RATE_SECONDS: Final = 30.0
 
@@ -83,7 +92,7 @@ class BatchProgress:
             apply,
             now,
             batch.newest.timestamp() if batch.newest else None,
-            dict(batch.ends),
+            {**self.ends, **batch.ends},
             rate,
             pid,
             (self.total_rows if same else 0) + batch.rows,
@@ -100,14 +109,29 @@ class FlowProgress:
     flow: str
 
     def set_state(self, state: RunState, now: float, reason: str = "", restarts: int = 0) -> None:
-        self._write("state", RunStatus(state, now, os.getpid(), reason, restarts))
+        self._write("state", asdict(RunStatus(state, now, os.getpid(), reason, restarts)))
 
     def record_batch(
         self, batch: BronzeBatch, bronze: float, apply: float, now: float
     ) -> BatchProgress:
         done = (self.last_batch() or _NO_BATCH).next(batch, bronze, apply, now, os.getpid())
-        self._write("batch", done)
+        self._write("batch", asdict(done))
         return done
+
+    def report_damage(self, file: DataFile, reason: str) -> None:
+        """Record a file of bronze that cannot be read, and whose messages are missing."""
+        log.error("bronze file unreadable", flow=self.flow, file=file.path, rows=file.rows,
+                  reason=reason)  # fmt: skip
+        known = {each["file"]: each for each in self.damaged_files()}
+        known[file.path] = {"file": file.path, "rows": file.rows, "reason": reason}
+        self._write("damage", list(known.values()))
+
+    def damaged_files(self) -> list[dict[str, Any]]:
+        return self._read("damage") or []
+
+    def clear_damage(self) -> None:
+        if self.damaged_files():
+            self._write("damage", [])
 
     def run_status(self) -> RunStatus | None:
         found = self._read("state")
@@ -117,14 +141,22 @@ class FlowProgress:
         found = self._read("batch")
         return None if found is None else BatchProgress(**found)
 
-    def _write(self, what: str, value: RunStatus | BatchProgress) -> None:
-        write_atomically(self.folder / f"{self.flow}.{what}.json", json.dumps(asdict(value)))
-
-    def _read(self, what: str) -> dict[str, Any] | None:
+    def _write(self, what: str, value: Any) -> None:
+        path = self.folder / f"{self.flow}.{what}.json"
+        reserve = self.folder / f"{self.flow}.reserve"
         try:
-            found: dict[str, Any] = json.loads(
-                (self.folder / f"{self.flow}.{what}.json").read_bytes()
-            )
+            if not reserve.exists():
+                write_atomically(reserve, " " * _RESERVE_BYTES)
+            write_atomically(path, json.dumps(value))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # That the disk is full can still be told.
+            reserve.unlink(missing_ok=True)
+            write_atomically(path, json.dumps(value))
+
+    def _read(self, what: str) -> Any | None:
+        try:
+            return json.loads((self.folder / f"{self.flow}.{what}.json").read_bytes())
         except FileNotFoundError:
             return None
-        return found

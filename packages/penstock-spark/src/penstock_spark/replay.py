@@ -10,6 +10,7 @@ holder of the batch lock (`finish_adoption`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import NotFound
 from penstock.core.logs import get_logger
-from penstock_spark.bronze import MESSAGES_TABLE, BronzeFiles
+from penstock_spark.bronze import MESSAGES_TABLE, BronzeFiles, apply_readable, open_table
 from penstock_spark.directory import FlowDirectory, FlowLock
 from penstock_spark.flow import FlowBatch, PipelineFlow
 from penstock_spark.lake import DataFile, Lake
+from penstock_spark.lake.lake import BATCH_COLUMN
+from penstock_spark.progress import FlowProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +62,7 @@ def finish_adoption(flow: PipelineFlow, directory: FlowDirectory) -> None:
     found = directory.pointer.read()
     if found.next is not None:
         flow.adopt(found.next)
-        directory.pointer.write(replace(found, current=found.next, next=None))
+        directory.pointer.write(replace(found, current=found.next, next=None, since=time.time()))
         log.info("generation adopted", flow=flow.name, generation=found.next)
 
 
@@ -69,16 +72,24 @@ def group_files(files: Sequence[DataFile], rows: int) -> Iterator[ReplayGroup]:
     Files with common batches (at midnight, or at the end of a compacted file) stay together.
     """
     group: list[DataFile] = []
-    last = size = 0
-    for file in files:
-        if group and file.first > last and size + file.rows > rows:
-            yield ReplayGroup(tuple(group), group[0].first, last, size)
+    begin = last = size = 0
+    for file in sorted(files, key=lambda file: (*batches_of(file), file.path)):
+        first, end = batches_of(file)
+        if group and first > last and size + file.rows > rows:
+            yield ReplayGroup(tuple(group), begin, last, size)
             group, size = [], 0
+        if not group:
+            begin, last = first, end
         group.append(file)
-        last = max(last, file.last) if size else file.last
+        last = max(last, end)
         size += file.rows
     if group:
-        yield ReplayGroup(tuple(group), group[0].first, last, size)
+        yield ReplayGroup(tuple(group), begin, last, size)
+
+
+def batches_of(file: DataFile) -> tuple[int, int]:
+    """The first and the last batch in a file."""
+    return file.lower[BATCH_COLUMN], file.upper[BATCH_COLUMN]
 
 
 class FlowReplay:
@@ -106,16 +117,17 @@ class FlowReplay:
             generation = self._new_generation()
             lake = self._directory.lake
             first = self._begin(lake, generation, since)
-            rebuilt = lake.branch(generation, first)
+            rebuilt = lake.branch(self._spark, generation, first)
+            FlowProgress(self._directory.progress, self._flow.name).clear_damage()
             log.info("replay started", flow=self._flow.name, generation=generation, batch=first)
             rebuild = _RebuiltGeneration(
-                self._spark, self._flow, rebuilt, first, self._batch_rows, until
+                self._spark, self._flow, self._directory, rebuilt, first, self._batch_rows, until
             )
             for _ in range(MAX_CATCH_UP_ROUNDS):
                 if rebuild.catch_up() < FEW_ROWS:
                     break
             if until is None:
-                self._adopt(rebuild, lake)
+                self._adopt(rebuild)
             log.info(
                 "replay finished", flow=self._flow.name, generation=generation, rows=rebuild.rows
             )
@@ -135,25 +147,28 @@ class FlowReplay:
             return number
 
     def _begin(self, lake: Lake, generation: int, since: datetime | None) -> int:
-        files = lake.table(MESSAGES_TABLE).log.files()
+        files = _messages(lake)
         if not files:
             raise NotFound(f"flow {self._flow.name!r} has no messages in bronze to replay")
         day = "" if since is None else since.astimezone(UTC).date().isoformat()
-        wanted = min((file.first for file in files if file.day >= day), default=files[-1].last + 1)
-        while True:
-            wanted = lake.boundary(wanted)
-            answer = self._flow.begin_rebuild(generation, wanted)
-            if answer == lake.boundary(answer):
-                return answer
-            wanted = answer
+        wanted = min(
+            (batches_of(file)[0] for file in files if (file.partition["day"] or "") >= day),
+            default=max(batches_of(file)[1] for file in files) + 1,
+        )
+        # Rows of a rebuild have the number of the last batch that was replayed with theirs.
+        if wanted <= self._directory.pointer.read().rebuilt:
+            wanted = 0
+        while (answer := self._flow.begin_rebuild(generation, wanted)) != wanted:
+            wanted = 0 if answer <= self._directory.pointer.read().rebuilt else answer
+        return wanted
 
-    def _adopt(self, rebuild: _RebuiltGeneration, before: Lake) -> None:
+    def _adopt(self, rebuild: _RebuiltGeneration) -> None:
         with self._directory.locks.hold(FlowLock.BATCH):
             rebuild.catch_up()
             pointer = self._directory.pointer
-            pointer.write(replace(pointer.read(), next=rebuild.lake.generation))
+            found = replace(pointer.read(), next=rebuild.lake.generation, rebuilt=rebuild.next - 1)
+            pointer.write(found)
             finish_adoption(self._flow, self._directory)
-        before.drop(before.generation)
 
 
 class _RebuiltGeneration:
@@ -161,6 +176,7 @@ class _RebuiltGeneration:
         self,
         spark: SparkSession,
         flow: PipelineFlow,
+        directory: FlowDirectory,
         lake: Lake,
         first: int,
         batch_rows: int,
@@ -171,29 +187,40 @@ class _RebuiltGeneration:
         self.rows = 0
         self._spark = spark
         self._flow = flow
+        self._report = FlowProgress(directory.progress, flow.name).report_damage
         self._batch_rows = batch_rows
         self._until = until
 
     def catch_up(self) -> int:
         """Apply further messages of bronze; returns their number."""
         before = self.rows
-        files = [
-            file for file in self.lake.table(MESSAGES_TABLE).log.files() if file.last >= self.next
-        ]
+        files = [file for file in _messages(self.lake) if batches_of(file)[1] >= self.next]
         if self._until is not None:
             end = self._until.astimezone(UTC).date().isoformat()
-            files = [file for file in files if file.day <= end]
+            files = [file for file in files if (file.partition["day"] or "") <= end]
         for group in group_files(files, self._batch_rows):
             self._apply(group)
         return self.rows - before
 
     def _apply(self, group: ReplayGroup) -> None:
-        table = self.lake.table(MESSAGES_TABLE)
-        bronze_files = BronzeFiles(table.folder, group.files, self.next, self._until)
-        messages = bronze_files.frame(self._spark, table)
-        rows = group.rows if bronze_files.whole else messages.count()
-        lake = self.lake.spanning(max(group.first, self.next))
-        self._flow.apply(FlowBatch(group.last, messages, bronze_files, rows, lake, is_rebuild=True))
+        table, shards = open_table(self.lake)
+        rows = 0
+
+        def apply(files: BronzeFiles) -> None:
+            nonlocal rows
+            messages = files.frame(self._spark, table)
+            rows = files.count()
+            self._flow.apply(
+                FlowBatch(group.last, messages, files, rows, self.lake, is_rebuild=True)
+            )
+
+        files = BronzeFiles(table.location, group.files, self.next, None, self._until, shards)
+        apply_readable(files, apply, self._report)
         self.rows += rows
         self.next = group.last + 1
         log.info("batches replayed", flow=self._flow.name, batch=group.last, rows=rows)
+
+
+def _messages(lake: Lake) -> list[DataFile]:
+    table = lake.table(MESSAGES_TABLE)
+    return table.files() if table.exists() else []

@@ -29,16 +29,17 @@ from penstock.core import errors
 from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy, is_transient
 from penstock.wire.amqp091.errors import is_transient_amqp_error
+from penstock_spark import bronze
 from penstock_spark.batch_processor import (
     BatchProcessor,
     FlowCheckpoint,
     StopRequested,
     open_checkpoint,
 )
-from penstock_spark.bronze import load_messages
 from penstock_spark.directory import FlowDirectory, FlowLock
 from penstock_spark.errors import DataLost
 from penstock_spark.flow import PipelineFlow
+from penstock_spark.lake.storage import StorageFull
 from penstock_spark.progress import FlowProgress, RunState
 from penstock_spark.stream_declaration import declare_missing_streams
 
@@ -67,6 +68,7 @@ class SourceOptions:
     max_offsets: int = 500_000  #: the largest batch
     fail_on_loss: bool = True
     every: float = 0.5  #: seconds between the beginnings of batches
+    shards: int | None = None  #: of a new bronze table; None: the default
 
 
 class FlowRunner:
@@ -86,6 +88,7 @@ class FlowRunner:
         self._cause: Exception | None = None
         self._restarts = 0
         self._was_ready = False
+        self._writer: int | None = None
 
     def run(
         self,
@@ -154,8 +157,11 @@ class FlowRunner:
         self._stopping.clear()
         declare_missing_streams(self._source.url, self._flow.streams, self._flow.sources)
         lake = self._directory.lake
+        bronze.open_table(lake, self._source.shards)
+        if self._writer is None:  # once: a flow that was taken over is not taken back
+            self._writer = bronze.claim(lake)
         checkpoint = open_checkpoint(self._directory.checkpoint, lake)
-        processor = BatchProcessor(self._flow, self._directory, checkpoint)
+        processor = BatchProcessor(self._flow, self._directory, checkpoint, writer=self._writer)
         if checkpoint.first and not checkpoint.committed(checkpoint.first):
             processor.reapply_last_batch(self._spark)
         query = self._start(self._messages(checkpoint), processor, trigger)
@@ -214,7 +220,7 @@ class FlowRunner:
             maxOffsetsPerTrigger=source.max_offsets,
             failOnDataLoss=source.fail_on_loss,
         )
-        return load_messages(reader)
+        return bronze.load_messages(reader)
 
     def _finish(self, query: StreamingQuery, checkpoint: FlowCheckpoint) -> None:
         """Let the current batch end and Spark commit it; the next one does not begin."""
@@ -253,6 +259,7 @@ def _is_remote(spark: SparkSession) -> bool:
 
 #: A retry cannot succeed.
 _PERMANENT: Final = (errors.ConfigurationError, errors.AccessRefused, DataLost)
+_DISK_FULL: Final = "No space left on device"
 #: Spark gives a Python process ten seconds to start, which a busy machine may exceed.
 _WORKER_START_TIMEOUT: Final = "Python worker failed to connect back"
 #: The line of a traceback with the class and the text of an exception.
@@ -279,6 +286,9 @@ def classify_failure(raised: Exception, cause: Exception | None) -> QueryFailure
     if not _is_from_spark(error):
         return _classified(error, type(error), str(error), error)
     text = str(error)
+    if _DISK_FULL in text:  # perhaps in Java
+        full = StorageFull(next(line for line in text.splitlines() if _DISK_FULL in line).strip())
+        return _classified(full, StorageFull, str(full), full)
     named = list(_named_errors(text))
     if not named:
         return QueryFailure(

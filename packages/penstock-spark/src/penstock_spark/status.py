@@ -42,6 +42,7 @@ class FlowStatus:
     generation: int
     dead_letters: int
     tables: dict[str, TableSize]
+    damaged_files: int = 0  #: of bronze, that could not be read
 
 
 def flow_status(directory: FlowDirectory, broker: str, now: float) -> FlowStatus:
@@ -64,6 +65,7 @@ def flow_status(directory: FlowDirectory, broker: str, now: float) -> FlowStatus
         lake.generation,
         sum(size.rows for name, size in tables.items() if name.endswith(".dead_letters")),
         tables,
+        len(progress.damaged_files()),
     )
 
 
@@ -120,6 +122,12 @@ class _FlowCollector(Collector):
         )
         restarts.add_metric([self._flow], run_status.restarts)
         yield restarts
+        full = float(
+            run_status.state is RunState.WAITING and run_status.reason.startswith("StorageFull")
+        )
+        yield self._gauge("storage_full", "Whether the flow waits for space.", full)
+        damaged = len(self._progress.damaged_files())
+        yield self._gauge("damaged_files", "Files of bronze that cannot be read.", damaged)
 
     def _done(self, done: BatchProgress) -> Iterator[Metric]:
         for name, meaning, total in (

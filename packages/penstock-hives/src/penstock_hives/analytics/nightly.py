@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -40,7 +39,7 @@ from penstock_hives.analytics.trends import (
     preference_shifts,
 )
 from penstock_hives.partitions import read_partitioned
-from penstock_spark.lake import Lake
+from penstock_spark.lake import Lake, StorageLocation
 from penstock_store import Database
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ MODEL_FOLDER: Final = "models"
 class AnalyticsTask:
     """Periodic task: analyses the last day that is over, once."""
 
-    def __init__(self, database: str, lake: Path | None = None) -> None:
+    def __init__(self, database: str, lake: StorageLocation | None = None) -> None:
         self._url = database
         self._lake = lake
 
@@ -79,10 +78,11 @@ def analyse(
     day: date,
     now: datetime,
     model: SentimentModel | None = None,
-    lake: Path | None = None,
+    lake: StorageLocation | None = None,
 ) -> dict[str, int]:
     """Compute and write all results of a day; returns the rows of each table."""
-    sentiment = model or choose_model(database, lake and lake / MODEL_FOLDER, day)
+    folder = lake.path / MODEL_FOLDER if lake is not None and lake.path is not None else None
+    sentiment = model or choose_model(database, folder, day)
     scored = score_feedback(spark, database, sentiment, day, now)
     days = read_hive_days(spark, database.url, day - HISTORY_SPAN, day).persist()
     try:

@@ -106,6 +106,7 @@ def analyse(
     import penstock_store
     from penstock_hives.analytics.nightly import analyse as make
     from penstock_hives.analytics.nightly import settled_day
+    from penstock_spark.lake import StorageLocation
     from penstock_spark.session import flow_session
 
     home = prepare(file, pairs, data).settings.data
@@ -115,7 +116,7 @@ def analyse(
         penstock_store.open(database, home) as opened,
         flow_session("analytics", master, None, spark_settings(spark)) as session,
     ):
-        written = make(session, opened, wanted, now, lake=home / "lake")
+        written = make(session, opened, wanted, now, lake=StorageLocation.parse(home / "lake"))
     typer.echo(f"{wanted}:")
     for table, rows in written.items():
         typer.echo(f"  {table:<20} {rows:,}")

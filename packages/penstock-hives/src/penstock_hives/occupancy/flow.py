@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import penstock_store
@@ -22,6 +21,7 @@ from penstock_hives.occupancy.gold import generations
 from penstock_hives.occupancy.typical_weeks import TypicalWeekTask
 from penstock_hives.occupancy.writer import OccupancyWriter, ServiceUrls
 from penstock_spark.flow import FlowBatch, FlowContext, PeriodicTask
+from penstock_spark.lake import StorageLocation
 from penstock_spark.stream_declaration import StreamDeclaration
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class HivesFlow:
         database: str,
         broker: str | None = None,
         cache: str | None = None,
-        lake: Path | None = None,
+        lake: StorageLocation | None = None,
     ) -> None:
         """URLs; without a broker nothing is published, without a lake analytics are not copied."""
         self._urls = ServiceUrls(database, broker, cache)
@@ -64,6 +64,11 @@ class HivesFlow:
     @property
     def sources(self) -> Sequence[StreamDeclaration]:
         return SOURCES
+
+    @property
+    def key_words(self) -> int:
+        """All topics of a sensor, such as sensors.s1.report, begin with the same two words."""
+        return 2
 
     @property
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
@@ -110,10 +115,10 @@ class HivesFlow:
     def _advance_clock(self, spark: SparkSession) -> None:
         self.writer.advance_clock(spark)
 
-    def __getstate__(self) -> tuple[ServiceUrls, Path | None]:
+    def __getstate__(self) -> tuple[ServiceUrls, StorageLocation | None]:
         return self._urls, self._lake
 
-    def __setstate__(self, state: tuple[ServiceUrls, Path | None]) -> None:
+    def __setstate__(self, state: tuple[ServiceUrls, StorageLocation | None]) -> None:
         self._urls, self._lake = state
         self._writer = None
 
@@ -122,7 +127,7 @@ class HivesFlow:
 def open_flow(context: FlowContext) -> Iterator[HivesFlow]:
     """The flow with its database, which is started if it is the embedded one."""
     with penstock_store.open(context.database, context.data) as database:
-        flow = HivesFlow(database.url, context.broker, context.cache, context.data / "lake")
+        flow = HivesFlow(database.url, context.broker, context.cache, context.lake)
         try:
             yield flow
         finally:

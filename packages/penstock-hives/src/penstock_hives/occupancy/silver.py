@@ -11,7 +11,6 @@ it and of its messages, so a repeated batch gives the same result.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -61,26 +60,12 @@ class MessageShards:
     tasks: int = 1
 
     def read(self) -> list[pa.RecordBatch]:
+        shards = None if self.tasks == 1 else self.files.share(self.number, self.tasks)
         found = []
-        for rows in self.files.read(_COLUMNS):
-            mine = self._select(rows.unify_dictionaries())
-            if len(mine):
-                found += as_decoded(resolve_receipt_times(mine))
+        for rows in self.files.read(_COLUMNS, shards):
+            if len(rows):
+                found += as_decoded(resolve_receipt_times(rows.unify_dictionaries()))
         return found
-
-    def _select(self, rows: pa.Table) -> pa.Table:
-        if self.tasks == 1:
-            return rows
-        keys = rows["routing_key"].combine_chunks()
-        names = keys.dictionary.to_pylist()
-        mine = np.array([_share_of(key, self.tasks) == self.number for key in names], bool)
-        return rows.filter(pa.array(mine[np.asarray(keys.indices)]))
-
-
-def _share_of(key: str, tasks: int) -> int:
-    """By the prefix that all topics of a sensor share, in either spelling."""
-    words = key.replace("/", ".").split(".", 2)[:2]
-    return zlib.crc32(".".join(words).encode()) % tasks
 
 
 def as_decoded(rows: pa.Table) -> list[pa.RecordBatch]:

@@ -330,7 +330,7 @@ _COLUMNS: Final = (
 class SensorReportReader:
     """Reads in a thread, one request at a time: a day of a fleet is a few megabytes."""
 
-    def __init__(self, lake: Path | None) -> None:
+    def __init__(self, lake: str | Path | None) -> None:
         self._lake = lake
         self._lock = asyncio.Lock()
 
@@ -345,26 +345,24 @@ class SensorReportReader:
 
 
 def _read(
-    root: Path, serial: str, begin: datetime, end: datetime, limit: int
+    root: str | Path, serial: str, begin: datetime, end: datetime, limit: int
 ) -> list[SensorReport]:
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    # Imported here, because the lake imports Spark's connector.
-    from penstock_spark.lake import Lake
-    from penstock_spark.lake.log import files_in_days
+    # Imported here, because it takes long.
+    from penstock_spark.lake import Lake, StorageLocation
 
-    table = Lake.open(root, _FLOW).table(_TABLE)
+    table = Lake.open(StorageLocation.parse(root), _FLOW).table(_TABLE)
+    if not table.exists():
+        return []
     days = begin.astimezone(UTC).date(), end.astimezone(UTC).date()
     found: list[dict[str, Any]] = []
-    for file in reversed(files_in_days(table.log.files(), days)):
-        rows = pq.read_table(
-            table.folder / file.path,
-            columns=list(_COLUMNS),
-            filters=(pc.field("sensor") == serial)
+    files = table.files(day=days, received_at=(begin, end), sensor=(serial, serial))
+    for file in reversed(files):
+        rows = table.read_file(file, _COLUMNS).filter(
+            (pc.field("sensor") == serial)
             & (pc.field("received_at") >= begin)
-            & (pc.field("received_at") < end),
-            partitioning=None,
+            & (pc.field("received_at") < end)
         )
         found += rows.to_pylist()
         if len(found) >= limit * 2:  # batches overlap a little in time

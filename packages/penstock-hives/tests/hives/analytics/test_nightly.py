@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock_hives.analytics.nightly import AnalyticsTask, analyse, settled_day
 from penstock_hives.analytics.tables import FLOW, is_analysed
-from penstock_spark.lake import Lake
+from penstock_spark.lake import Lake, StorageLocation
 from penstock_store import Database
 from tests.databases import copy_of
 
@@ -51,12 +50,12 @@ def town(embedded_template: str) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lake")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> StorageLocation:
+    return StorageLocation.parse(tmp_path_factory.mktemp("lake"))
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, town: Database, lake: Path) -> dict[str, int]:
+def written(spark: SparkSession, town: Database, lake: StorageLocation) -> dict[str, int]:
     return analyse(spark, town, DAY, NOW, lake=lake)
 
 
@@ -109,14 +108,16 @@ def test_findings_are_what_they_should_be(town: Database) -> None:
 
 
 @pytest.mark.slow
-def test_the_lake_has_the_same(spark: SparkSession, written: dict[str, int], lake: Path) -> None:
+def test_the_lake_has_the_same(
+    spark: SparkSession, written: dict[str, int], lake: StorageLocation
+) -> None:
     for table, rows in written.items():
         assert Lake.open(lake, FLOW).read(spark, f"gold.{table}").count() == rows
 
 
 @pytest.mark.slow
 def test_the_same_night_again_changes_nothing(
-    spark: SparkSession, written: dict[str, int], town: Database, lake: Path
+    spark: SparkSession, written: dict[str, int], town: Database, lake: StorageLocation
 ) -> None:
     before = town.rows("SELECT kind, title, body FROM insight ORDER BY 1")
     assert is_analysed(town, DAY)

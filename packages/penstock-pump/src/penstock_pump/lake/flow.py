@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import NotFound
 from penstock_pump.lake.announcements import ANNOUNCEMENTS, SUMMARY, announcements, summary
 from penstock_pump.names import ANNOUNCEMENT_STREAM
 from penstock_spark.flow import FlowBatch, FlowContext, PeriodicTask
-from penstock_spark.lake import Lake
+from penstock_spark.lake import Lake, StorageLocation
 from penstock_spark.stream_declaration import StreamDeclaration
 
 if TYPE_CHECKING:
@@ -36,8 +35,9 @@ RETRY_SECONDS: Final = 600.0
 class PumpFlow:
     """Implements `penstock_spark.flow.PipelineFlow`."""
 
-    lake: Path
+    lake: StorageLocation
     name: str = NAME
+    key_words: int | None = None
     streams: str = f"{ANNOUNCEMENT_STREAM}*"
     sources: Sequence[StreamDeclaration] = SOURCES
 
@@ -64,7 +64,7 @@ class PumpFlow:
 
 @contextmanager
 def open_flow(context: FlowContext) -> Iterator[PumpFlow]:
-    yield PumpFlow(context.data / "lake")
+    yield PumpFlow(context.lake)
 
 
 def summarise(spark: SparkSession, lake: Lake, day: date) -> DataFrame:
@@ -74,12 +74,14 @@ def summarise(spark: SparkSession, lake: Lake, day: date) -> DataFrame:
     return rows
 
 
-def _summarise_latest(folder: Path, spark: SparkSession) -> None:
+def _summarise_latest(location: StorageLocation, spark: SparkSession) -> None:
     """Of the last day with data."""
-    lake = Lake.open(folder, NAME)
+    lake = Lake.open(location, NAME)
     try:
-        files = lake.table(ANNOUNCEMENTS).log.files()
+        files = lake.table(ANNOUNCEMENTS).files()
     except NotFound:
         return
     if files:
-        summarise(spark, lake, date.fromisoformat(max(file.day for file in files)))
+        summarise(
+            spark, lake, date.fromisoformat(max(file.partition["day"] or "" for file in files))
+        )

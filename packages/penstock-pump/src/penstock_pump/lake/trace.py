@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from penstock.core.errors import ConfigurationError, NotFound
 from penstock_pump.lake.announcements import ANNOUNCEMENT_SCHEMA, ANNOUNCEMENTS
@@ -48,22 +48,19 @@ class TraceHop:
 def trace(data: Path, wanted: str, days: tuple[date, date] | None = None) -> list[TraceHop]:
     """The hops of the files of that name, by time."""
     table = Lake.open(data / "lake", NAME).table(ANNOUNCEMENTS)
-    files = [
-        table.folder / file.path
-        for file in table.log.files()
-        if days is None or days[0].isoformat() <= file.day <= days[1].isoformat()
-    ]
+    between = {} if days is None else {"day": days}
+    files = table.files(**between) if table.exists() else []
     if not files:
         raise NotFound(
             f"the lake below {data} has no announcements: run `penstock pump archive EXCHANGE` and "
             "`penstock pipeline run --flow penstock_pump.lake.flow:open_flow`"
         )
-    return sorted((hop for path in files for hop in _hops(path, wanted)), key=lambda hop: hop.at)
-
-
-def _hops(path: Path, wanted: str) -> Iterator[TraceHop]:
     names = [name for name in ANNOUNCEMENT_SCHEMA.names if name != "day"]
-    rows = pq.read_table(path, columns=names)
+    tables = (table.read_file(file, names) for file in files)
+    return sorted((hop for rows in tables for hop in _hops(rows, wanted)), key=lambda hop: hop.at)
+
+
+def _hops(rows: pa.Table, wanted: str) -> Iterator[TraceHop]:
     if not any(sign in wanted for sign in _WILDCARDS):
         ending = pc.ends_with(rows["relpath"], pattern=wanted.strip("/"))
         rows = rows.filter(pc.fill_null(ending, False))

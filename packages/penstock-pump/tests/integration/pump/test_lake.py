@@ -49,7 +49,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         asyncio.run(_chain(broker.url, folder))
         place = FlowDirectory(folder, NAME)
         FlowRunner(
-            spark, PumpFlow(folder / "lake"), place, SourceOptions(broker.url)
+            spark, PumpFlow(place.lake.root), place, SourceOptions(broker.url)
         ).run_available_now()
         yield Kept(folder)
 

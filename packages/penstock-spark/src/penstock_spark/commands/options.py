@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from penstock_spark.directory import FlowDirectory
     from penstock_spark.flow import FlowFactory, PipelineFlow
+    from penstock_spark.lake import StorageLocation
 
 #: Entry points that open flows: `name = "package.module:function"`.
 FLOWS: Final = "penstock.flows"
@@ -57,6 +58,23 @@ LargestBatch = Annotated[
     int,
     typer.Option(
         "--max-batch", min=1, metavar="N", help="The largest number of messages in a batch."
+    ),
+]
+LakeUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        metavar="URL",
+        envvar="PENSTOCK_LAKE",
+        help="The lake: a directory, s3://, az:// or gs://; by default in the data directory.",
+    ),
+]
+LakeOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lake-option",
+        metavar="KEY=VALUE",
+        help="An option of the object store, such as aws_endpoint_url.",
     ),
 ]
 FailOnLoss = Annotated[
@@ -94,6 +112,8 @@ def open_flow(
     data: Path | None,
     file: Path | None,
     pairs: list[str] | None,
+    lake: str | None = None,
+    lake_options: list[str] | None = None,
 ) -> Iterator[OpenedFlow]:
     from penstock_spark.directory import FlowDirectory
     from penstock_spark.flow import FlowContext
@@ -106,11 +126,22 @@ def open_flow(
     for folder in ("lake", "checkpoints", "progress"):
         private_directory(home / folder)
     opener = _opener(flow)
+    location = lake_location(lake, lake_options)
     with (
-        opener(FlowContext(home, url, database, cache)) as opened,
+        opener(FlowContext(home, url, database, cache, location)) as opened,
         flow_session(opened.name, master, remote, spark_settings(settings)) as spark,
     ):
-        yield OpenedFlow(opened, FlowDirectory(home.resolve(), opened.name), spark)
+        yield OpenedFlow(opened, FlowDirectory(home.resolve(), opened.name, location), spark)
+
+
+def lake_location(lake: str | None, options: list[str] | None) -> StorageLocation | None:
+    from penstock_spark.lake import StorageLocation
+
+    if lake is None:
+        if options:
+            raise typer.BadParameter("--lake-option needs --lake")
+        return None
+    return StorageLocation.parse(lake, _pairs("--lake-option", options))
 
 
 def _opener(flow: str) -> FlowFactory:
@@ -130,7 +161,11 @@ def _opener(flow: str) -> FlowFactory:
 
 
 def spark_settings(settings: list[str] | None) -> dict[str, str]:
-    wrong = [pair for pair in settings or [] if "=" not in pair]
+    return _pairs("--spark", settings)
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    wrong = [pair for pair in given or [] if "=" not in pair]
     if wrong:
-        raise typer.BadParameter(f"--spark {wrong[0]!r} should be KEY=VALUE")
-    return dict(pair.split("=", 1) for pair in settings or [])
+        raise typer.BadParameter(f"{option} {wrong[0]!r} should be KEY=VALUE")
+    return dict(pair.split("=", 1) for pair in given or [])

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -29,13 +28,15 @@ from penstock.cli.shutdown import stop_event
 from penstock_spark.commands.options import (
     FailOnLoss,
     FlowName,
+    LakeOptions,
+    LakeUrl,
     LargestBatch,
     Master,
     Remote,
     SparkSettings,
+    lake_location,
     open_flow,
     parse_time,
-    spark_settings,
 )
 from penstock_spark.commands.status import status
 
@@ -56,6 +57,8 @@ def dead_letters(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="WORD", help="Only those with this reason.")
     ] = None,
+    lake: LakeUrl = None,
+    lake_options: LakeOptions = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
@@ -64,8 +67,11 @@ def dead_letters(
     ] = False,
 ) -> None:
     """Show dead letters: messages that could not be decoded, with the reason and their bytes."""
+    from penstock_spark.directory import FlowDirectory
+
     home = effective(file, pairs, data).settings.data
-    found = list(islice(_newest_first(home, flow, reason), count))
+    location = lake_location(lake, lake_options)
+    found = list(islice(_newest_first(FlowDirectory(home, flow, location), reason), count))
     for row in found:
         typer.echo(json.dumps(_dead_letter_record(row)) if as_json else _format_dead_letter(row))
     if not found and not as_json:
@@ -74,19 +80,12 @@ def dead_letters(
         )
 
 
-def _newest_first(home: Path, flow: str, reason: str | None) -> Iterator[dict[str, Any]]:
+def _newest_first(directory: FlowDirectory, reason: str | None) -> Iterator[dict[str, Any]]:
     """Read from the files of the lake, without Spark."""
-    import pyarrow.parquet as pq
-
-    from penstock_spark.directory import FlowDirectory
-
-    table = FlowDirectory(home, flow).lake.table(DEAD_LETTERS_TABLE)
-    for file in reversed(table.log.files()):
-        rows = (
-            pq.ParquetFile(table.folder / file.path)
-            .read()
-            .sort_by([("received_at", "descending"), ("offset", "descending")])
-        )
+    table = directory.lake.table(DEAD_LETTERS_TABLE)
+    for file in reversed(table.files() if table.exists() else []):
+        order = [("received_at", "descending"), ("offset", "descending")]
+        rows = table.read_file(file).sort_by(order)
         yield from (row for row in rows.to_pylist() if reason in (None, row["reason"]))
 
 
@@ -112,6 +111,15 @@ app.command("dead-letters")(dead_letters)
 app.command("letters", hidden=True)(dead_letters)
 
 COMPACT_SECONDS: Final = 3600.0
+Shards = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=4096,
+        metavar="N",
+        help="The shards of a new bronze table (16): at least the cores that will work on it.",
+    ),
+]
 
 
 @app.command()
@@ -123,6 +131,9 @@ def run(
     ] = 0.5,
     max_batch: LargestBatch = 500_000,
     loss: FailOnLoss = True,
+    lake: LakeUrl = None,
+    lake_options: LakeOptions = None,
+    shards: Shards = None,
     compact_every: Annotated[
         float,
         typer.Option(min=0.0, metavar="SECONDS", help="The interval of compactions; 0 for never."),
@@ -145,9 +156,12 @@ def run(
     from penstock_spark.flow import run_periodic_tasks
     from penstock_spark.runner import FlowRunner, SourceOptions
 
-    source = SourceOptions(url, max_offsets=max_batch, fail_on_loss=loss, every=every)
-    opened = open_flow(flow, url, database, cache, master, remote, spark, data, file, pairs)
-    with opened as found:
+    source = SourceOptions(
+        url, max_offsets=max_batch, fail_on_loss=loss, every=every, shards=shards
+    )
+    with open_flow(
+        *(flow, url, database, cache, master, remote, spark, data, file, pairs, lake, lake_options)
+    ) as found:
         if metrics is not None:
             _serve(found.directory, url, metrics)
         runner = FlowRunner(found.spark, found.flow, found.directory, source)
@@ -170,6 +184,9 @@ def once(
     url: Url = DEFAULT_URL,
     max_batch: LargestBatch = 500_000,
     loss: FailOnLoss = True,
+    lake: LakeUrl = None,
+    lake_options: LakeOptions = None,
+    shards: Shards = None,
     database: Database = None,
     cache: Cache = None,
     master: Master = "local[*]",
@@ -183,8 +200,10 @@ def once(
     from penstock_spark.progress import FlowProgress
     from penstock_spark.runner import FlowRunner, SourceOptions
 
-    source = SourceOptions(url, max_offsets=max_batch, fail_on_loss=loss)
-    with open_flow(flow, url, database, cache, master, remote, spark, data, file, pairs) as found:
+    source = SourceOptions(url, max_offsets=max_batch, fail_on_loss=loss, shards=shards)
+    with open_flow(
+        *(flow, url, database, cache, master, remote, spark, data, file, pairs, lake, lake_options)
+    ) as found:
         progress = FlowProgress(found.directory.progress, found.flow.name)
         before = progress.last_batch()
         FlowRunner(found.spark, found.flow, found.directory, source).run_available_now()
@@ -218,6 +237,8 @@ def replay(
     ] = None,
     url: Url = DEFAULT_URL,
     max_batch: LargestBatch = 1_000_000,
+    lake: LakeUrl = None,
+    lake_options: LakeOptions = None,
     database: Database = None,
     cache: Cache = None,
     master: Master = "local[*]",
@@ -228,15 +249,21 @@ def replay(
     pairs: Overrides = None,
 ) -> None:
     """Rebuild a flow's tables from bronze, while it runs."""
+    from penstock_spark.progress import FlowProgress
     from penstock_spark.replay import FlowReplay
 
-    with open_flow(flow, url, database, cache, master, remote, spark, data, file, pairs) as found:
+    with open_flow(
+        *(flow, url, database, cache, master, remote, spark, data, file, pairs, lake, lake_options)
+    ) as found:
         done = FlowReplay(found.spark, found.flow, found.directory, max_batch).run(since, until)
+        progress = FlowProgress(found.directory.progress, found.flow.name)
     where = "is current" if done.adopted else "is not adopted"
     typer.echo(
         f"{done.rows:,} messages replayed, batches {done.first} to {done.last}; "
         f"generation {done.generation} {where}"
     )
+    for each in progress.damaged_files():
+        typer.echo(f"not replayed: {each['rows']:,} messages: {each['reason']}", err=True)
 
 
 @app.command()
@@ -248,8 +275,8 @@ def compact(
     last: Annotated[
         datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="The last day.")
     ] = None,
-    master: Master = "local[*]",
-    spark: SparkSettings = None,
+    lake: LakeUrl = None,
+    lake_options: LakeOptions = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
@@ -257,19 +284,14 @@ def compact(
     """Merge the small files of batches into large ones, while the flow runs."""
     from penstock_spark.compaction import compact as merge
     from penstock_spark.directory import FlowDirectory, FlowLock
-    from penstock_spark.session import flow_session
 
-    directory = FlowDirectory(prepare(file, pairs, data).settings.data, flow)
+    home = prepare(file, pairs, data).settings.data
+    directory = FlowDirectory(home, flow, lake_location(lake, lake_options))
     days = (first.date() if first else date.min, last.date() if last else date.max)
-    with (
-        directory.locks.hold(FlowLock.FILES, wait=False),
-        flow_session(directory.flow, master, None, spark_settings(spark)) as session,
-    ):
-        done = merge(session, directory.lake, days)
+    with directory.locks.hold(FlowLock.FILES, wait=False):
+        done = merge(directory.lake, days if first or last else None)
     for each in done:
-        typer.echo(
-            f"{each.table} {each.day}: {each.rows:,} rows, {each.before} files → {each.after}"
-        )
+        typer.echo(f"{each.table}: {each.rows:,} rows, {each.before} files → {each.after}")
     if not done:
         typer.echo("nothing to compact")
 

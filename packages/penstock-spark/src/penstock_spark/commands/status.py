@@ -13,11 +13,13 @@ import typer
 from penstock.cli.client_options import DEFAULT_URL, Url
 from penstock.cli.options import ConfigFile, Data, Overrides, effective
 from penstock.cli.table import new_table
+from penstock_spark.commands.options import LakeOptions, LakeUrl, lake_location
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from penstock_spark.lake import StorageLocation
     from penstock_spark.status import FlowStatus
 
 _STYLES: Final = {"running": "green", "waiting": "yellow", "failed": "bold red", "gone": "bold red"}
@@ -28,6 +30,8 @@ def status(
         str | None, typer.Option("--flow", metavar="NAME", help="Only this flow.")
     ] = None,
     url: Url = DEFAULT_URL,
+    lake: LakeUrl = None,
+    lake_options: LakeOptions = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
@@ -42,7 +46,8 @@ def status(
     from rich.live import Live
 
     home = effective(file, pairs, data).settings.data
-    seen = _fetch_status(home, flow, url)
+    location = lake_location(lake, lake_options)
+    seen = _fetch_status(home, flow, url, location)
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in seen], indent=2))
     elif not watch:
@@ -51,16 +56,18 @@ def status(
         with Live(_render_status(seen), screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                live.update(_render_status(_fetch_status(home, flow, url)), refresh=True)
+                live.update(_render_status(_fetch_status(home, flow, url, location)), refresh=True)
 
 
-def _fetch_status(home: Path, flow: str | None, url: str) -> list[FlowStatus]:
+def _fetch_status(
+    home: Path, flow: str | None, url: str, lake: StorageLocation | None
+) -> list[FlowStatus]:
     from penstock_spark.directory import FlowDirectory
     from penstock_spark.status import flow_status
 
     known = sorted(path.name.split(".")[0] for path in (home / "progress").glob("*.state.json"))
     return [
-        flow_status(FlowDirectory(home, name), url, time.time())
+        flow_status(FlowDirectory(home, name, lake), url, time.time())
         for name in ([flow] if flow else known)
     ]
 
@@ -73,7 +80,13 @@ def _render_status(seen: list[FlowStatus]) -> RenderableType:
     reasons = [
         f"{each.flow}: {words}" for each in seen if (words := each.reason or each.lag.reason)
     ]
-    return Group(_flows(seen), *reasons, "", _tables(seen))
+    damage = [
+        f"{each.flow}: {each.damaged_files} files of bronze cannot be read; their messages are "
+        "missing. The log names them. Restore them and replay."
+        for each in seen
+        if each.damaged_files
+    ]
+    return Group(_flows(seen), *reasons, *damage, "", _tables(seen))
 
 
 def _flows(seen: list[FlowStatus]) -> Table:

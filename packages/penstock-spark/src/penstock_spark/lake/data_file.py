@@ -151,7 +151,7 @@ class _ParquetFile:
 
 
 def _row_groups(rows: pa.Table, cluster_by: str | None) -> Iterator[pa.Table]:
-    if cluster_by is None:
+    if cluster_by is None or len(rows) < 2 * _MIN_ROW_GROUP:
         yield rows
         return
     keys = np.asarray(rows[cluster_by].combine_chunks())

@@ -1,11 +1,13 @@
-"""The lake: tables of Parquet files on a file system that the driver and all workers share.
+"""The lake of a flow: its tables by layer and name, in generations.
 
     lake = Lake.open(data / "lake", "hives")
     lake.read(spark, "silver.reports", days=(date(2026, 11, 1), date(2026, 11, 7)))
 
-A table is `layer.name` and belongs to a flow: `silver/hives/reports`. Bronze is by day and stream
-and exists once; the other layers are by day and have generations, one of which is current. A
-rebuild writes the next generation (`replay.py`).
+A table is `layer.name` and belongs to a flow: `silver.reports` is the Delta table
+`silver/hives/reports`. Tables have the columns `day`, by which they are partitioned, and `batch`,
+by which a repeated batch replaces its rows. Bronze exists once; the other layers have generations,
+one of which is current: generation 2 is `silver/hives/reports.2`. A rebuild writes the next
+generation (`replay.py`).
 
 Lake and database change to a new generation together without a common transaction: the
 `GenerationPointer` first names the next generation, then the database changes, then the pointer.
@@ -24,126 +26,166 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from penstock_spark.lake.files import StagedBatch
-from penstock_spark.lake.log import CompactionEntry, DataFile, TableLogEntry, write_atomically
-from penstock_spark.lake.table import LakeTable
+from penstock.core.errors import ConfigurationError
+from penstock_spark.lake.data_file import DataFile, DataFileWriter
+from penstock_spark.lake.delta import LakeTable
+from penstock_spark.lake.storage import StorageLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 BRONZE: Final = "bronze"
+DAY_COLUMN: Final = "day"
+BATCH_COLUMN: Final = "batch"
 _TABLE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """Where workers write a batch of a table. Picklable."""
+
+    location: StorageLocation
+    cluster_by: str | None = None
+
+    def open_writer(self, schema: pa.Schema) -> DataFileWriter:
+        return DataFileWriter(self.location, schema, (DAY_COLUMN,), self.cluster_by)
 
 
 class Lake:
     """The tables of a flow, of one generation. Picklable."""
 
-    __slots__ = ("_first", "flow", "generation", "root")
-
-    def __init__(
-        self, root: Path, flow: str, generation: int = 0, first: int | None = None
-    ) -> None:
-        self.root = root
+    def __init__(self, root: StorageLocation | Path, flow: str, generation: int = 0) -> None:
+        self.root = root if isinstance(root, StorageLocation) else StorageLocation.parse(root)
         self.flow = flow
         self.generation = generation
-        self._first = first
+        self._tables: dict[str, LakeTable] = {}
+
+    def __reduce__(self) -> tuple[type[Lake], tuple[StorageLocation, str, int]]:
+        return type(self), (self.root, self.flow, self.generation)
 
     @classmethod
-    def open(cls, root: Path, flow: str) -> Lake:
+    def open(cls, root: StorageLocation | Path, flow: str) -> Lake:
         """The current generation."""
         return cls(root, flow, GenerationPointer(root, flow).read().current)
 
     def at(self, generation: int) -> Lake:
         return Lake(self.root, self.flow, generation)
 
-    def spanning(self, first: int) -> Lake:
-        """For a batch that combines several, from `first` on."""
-        return Lake(self.root, self.flow, self.generation, first)
+    def write(self, table: str, batch_id: int, frame: DataFrame) -> list[DataFile]:
+        """Write a batch of a table, with a column `day`, by a Spark job; replaces an earlier
+        attempt."""
+        from pyspark.sql.functions import lit
+        from pyspark.sql.pandas.types import to_arrow_schema
 
-    def write(self, table: str, batch_id: int, frame: DataFrame) -> TableLogEntry:
-        """Write a batch of a table, with a column `day`; replaces an earlier attempt."""
-        return self.table(table).write(batch_id, frame, first=self._first)
+        if BATCH_COLUMN not in frame.columns:
+            frame = frame.withColumn(BATCH_COLUMN, lit(batch_id).cast("bigint"))
+        schema = to_arrow_schema(frame.schema, timezone="UTC")
+        schema = pa.schema([each.with_nullable(True) for each in schema])
+        rows = frame.mapInArrow(_FileWriter(self.stage(table, batch_id), schema), "files STRING")
+        files = [DataFile(**file) for row in rows.collect() for file in json.loads(row.files)]
+        self.commit(table, batch_id, files, schema)
+        return files
 
     def stage(self, table: str, batch_id: int) -> StagedBatch:
         """Let workers write a batch of a table."""
-        return self.table(table).stage(batch_id, self._first)
+        return StagedBatch(self.table(table).location)
 
     def commit(
         self, table: str, batch_id: int, files: Sequence[DataFile], schema: pa.Schema
-    ) -> TableLogEntry:
-        """Make the written files the batch; without files the batch is removed."""
-        return self.table(table).commit(batch_id, files, schema)
-
-    def remove_batch(self, table: str, batch_id: int) -> None:
-        """Remove what an earlier attempt of the batch has written to the table."""
-        self.table(table).remove_batch(batch_id)
+    ) -> None:
+        """Make the written files the batch; without files it has no rows."""
+        found = self.table(table)
+        if not files and not found.exists():
+            return
+        found.create(schema, (DAY_COLUMN,))
+        found.commit(self.flow, batch_id, files, replace_by=BATCH_COLUMN)
 
     def read(
         self, spark: SparkSession, table: str, days: tuple[date, date] | None = None
     ) -> DataFrame:
         """The current content of a table, or of the days from the first to the last.
 
-        Later writes and compactions do not change it; its files exist for at least an hour.
+        Later writes and merges of files do not change it; its files exist for at least an hour.
         """
-        return self.table(table).read(spark, days)
+        found = self.table(table)
+        return found.read(spark, found.files(**({DAY_COLUMN: days} if days else {})))
 
     def table(self, name: str) -> LakeTable:
-        if not _TABLE_NAME.fullmatch(name):
-            raise ValueError(f"invalid table name {name!r}: should be like silver.reports")
-        layer, _, short = name.partition(".")
-        bronze = layer == BRONZE
-        folder = self.root / layer / self.flow / short
-        return LakeTable(name, folder, 0 if bronze else self.generation, by_stream=bronze)
+        found = self._tables.get(name)
+        if found is None:
+            if not _TABLE_NAME.fullmatch(name):
+                raise ValueError(f"invalid table name {name!r}: should be like silver.reports")
+            layer, _, short = name.partition(".")
+            if layer != BRONZE and self.generation:
+                short = f"{short}.{self.generation}"
+            found = LakeTable(self.root / layer / self.flow / short, name)
+            self._check_format(found)
+            self._tables[name] = found
+        return found
 
     def tables(self) -> Iterator[LakeTable]:
         """The tables that exist, by name; bronze first."""
-        for folder in sorted(self.root.glob(f"*/{self.flow}/*")):
-            table = self.table(f"{folder.parent.parent.name}.{folder.name}")
-            if table.log.folder.is_dir():
-                yield table
+        for layer, short, generation in self._folders():
+            if generation == (0 if layer == BRONZE else self.generation):
+                table = self.table(f"{layer}.{short}")
+                if table.exists():
+                    yield table
 
-    def boundary(self, batch: int) -> int:
-        """The last batch up to this one at which the tables can be split.
-
-        A compacted file has many batches and cannot be split.
-        """
-        files = [file for table in self._rebuilt() for file in table.log.files()]
-        while straddling := [file.first for file in files if file.first < batch <= file.last]:
-            batch = min(straddling)
-        return batch
-
-    def branch(self, generation: int, before: int) -> Lake:
+    def branch(self, spark: SparkSession, generation: int, before: int) -> Lake:
         """Another generation with the batches of this one before `before`."""
         other = self.at(generation)
-        for table in self._rebuilt():
-            target = other.table(table.name).log
-            if (schema := table.log.schema()) is not None:
-                target.set_schema(schema)
-            entries = list(table.log.entries())
-            for each in table.log.compactions().values():
-                files = tuple(file for file in each.files if file.last < before)
-                if files:
-                    target.publish(CompactionEntry(each.day, min(each.through, before - 1), files))
-            for entry in entries:
-                if entry.batch < before:
-                    target.publish(entry)
+        if before > 0:
+            for table in self._rebuilt():
+                rows = table.read(spark, table.files(**{BATCH_COLUMN: (0, before - 1)}))
+                other.write(table.name, before - 1, rows.where(f"{BATCH_COLUMN} < {before}"))
         return other
 
     def drop(self, generation: int) -> None:
-        """Remove a generation; its files are deleted later."""
-        for table in self.at(generation)._rebuilt():
-            table.mark_unused(table.log.files())
-            table.log.drop()
+        """Delete a generation."""
+        for layer, short, number in self._folders():
+            if layer != BRONZE and number == generation:
+                self.at(generation).table(f"{layer}.{short}").drop()
 
     def generations(self) -> set[int]:
         """The generations that exist."""
-        return {
-            int(path.name.removeprefix("log-")) for path in self.root.glob(f"*/{self.flow}/*/log-*")
-        }
+        return {number for layer, _, number in self._folders() if layer != BRONZE}
 
     def _rebuilt(self) -> list[LakeTable]:
         return [table for table in self.tables() if not table.name.startswith(f"{BRONZE}.")]
+
+    def _folders(self) -> Iterator[tuple[str, str, int]]:
+        """Layer, name and generation of every table."""
+        for layer in self.root.folders():
+            for folder in (self.root / layer / self.flow).folders():
+                short, _, number = folder.partition(".")
+                if number.isdigit() or not number:
+                    yield layer, short, int(number or 0)
+
+    def _check_format(self, table: LakeTable) -> None:
+        path = table.location.path
+        if path is not None and (path / "log-0").is_dir():
+            raise ConfigurationError(
+                f"{self.root} has the table format of an earlier release, which is not converted: "
+                f"move it and {self.root.path.parent if self.root.path else ''}/checkpoints away; "
+                "the flow then reads its streams from their beginning"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _FileWriter:
+    """A task: writes files and returns one row that describes them."""
+
+    staged: StagedBatch
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = self.staged.open_writer(self.schema)
+        for batch in batches:
+            if len(batch):
+                writer.add(pa.Table.from_batches([batch]).cast(self.schema))
+        files = [asdict(file) for file in writer.close()]
+        yield pa.RecordBatch.from_pydict({"files": [json.dumps(files)]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +193,20 @@ class Generations:
     current: int = 0
     next: int | None = None  #: being adopted
     newest: int = 0  #: the last number assigned
+    rebuilt: int = -1  #: the last batch of the rebuild that made the current one
+    since: float = 0.0  #: seconds since 1970, when it became current
 
 
 class GenerationPointer:
-    __slots__ = ("_path",)
+    __slots__ = ("_file", "_root")
 
-    def __init__(self, root: Path, flow: str) -> None:
-        self._path = root / "generations" / f"{flow}.json"
+    def __init__(self, root: StorageLocation | Path, flow: str) -> None:
+        self._root = root if isinstance(root, StorageLocation) else StorageLocation.parse(root)
+        self._file = f"generations/{flow}.json"
 
     def read(self) -> Generations:
-        try:
-            return Generations(**json.loads(self._path.read_bytes()))
-        except FileNotFoundError:
-            return Generations()
+        found = self._root.read_json(self._file)
+        return Generations(**(found or {}))
 
     def write(self, generations: Generations) -> None:
-        write_atomically(self._path, json.dumps(asdict(generations)))
+        self._root.write_json(self._file, asdict(generations))

@@ -371,15 +371,14 @@ class TableLander:
     ) -> None:
         """Commit files if the position is still what it was."""
         application = self.application(wanted.stream)
-
-        def guard() -> None:
-            if (found := table.last_transaction(application)) != expected:
-                raise PositionMoved(
-                    f"another process lands stream {wanted.stream!r} in {table.location}: its "
-                    f"position is {found}, not {expected}"
-                )
-
         facts = {"stream": wanted.stream, "offsets": f"{wanted.start} to {wanted.stop - 1}"}
-        if not table.commit(application, version, files, metadata=facts, guard=guard):
-            guard()
+        expect = (application, expected)
+        try:
+            done = table.commit(application, version, files, metadata=facts, expect=expect)
+        except PreconditionFailed as error:
+            raise PositionMoved(
+                f"another process lands stream {wanted.stream!r} in {table.location}: its "
+                f"position is {table.last_transaction(application)}, not {expected}"
+            ) from error
+        if not done:
             raise PositionMoved(f"stream {wanted.stream!r} is in {table.location} already")

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import current_timestamp
@@ -137,7 +136,7 @@ def in_lake(directory: FlowDirectory, table: str) -> Counter[str]:
     """How often each key is in a table, by the files that are the table."""
     held = directory.lake.table(table)
     found: Counter[str] = Counter()
-    for file in held.log.files():
-        for row in pq.ParquetFile(held.folder / file.path).read().to_pylist():
+    for file in held.files():
+        for row in held.read_file(file).to_pylist():
             found[row["routing_key"]] += row.get("count", 1)
     return found

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql.functions import count, first, lit
 
 from penstock_spark.flow import FlowBatch, FlowContext, PeriodicTask
-from penstock_spark.lake.log import write_atomically
+from penstock_spark.lake.storage import write_atomically
 from penstock_spark.stream_declaration import StreamDeclaration
 
 SILVER = "silver.counts"
@@ -30,6 +30,7 @@ class Tally:
     folder: Path
     streams: str
     name: str = "tally"
+    key_words: int | None = None
     sources: Sequence[StreamDeclaration] = ()
     periodic_tasks: Sequence[PeriodicTask] = ()
     adoption: Exception | None = None  #: why it cannot be

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -16,7 +17,6 @@ from penstock_spark.bronze import MESSAGES_TABLE, BronzeBatch
 from penstock_spark.commands.options import parse_time
 from penstock_spark.commands.pipeline import app
 from penstock_spark.directory import FlowDirectory, FlowLock
-from penstock_spark.lake import DataFile, TableLogEntry
 from penstock_spark.progress import FlowProgress, RunState
 from tests.peers import free_port
 
@@ -37,9 +37,11 @@ def directory(tmp_path: Path) -> FlowDirectory:
     progress.set_state(RunState.RUNNING, time.time())
     kept = BronzeBatch(41, 1200, (), {"sensors": 1200}, datetime.now(UTC))
     progress.record_batch(kept, 0.1, 0.2, time.time())
-    for table, rows in ((MESSAGES_TABLE, 1200), ("silver.dead_letters", 7)):
-        files = (DataFile("data/41", "2026-11-15", rows, 4096, 41, 41),)
-        directory.lake.table(table).log.publish(TableLogEntry(41, files))
+    schema = pa.schema([("batch", pa.int64()), ("day", pa.date32())])
+    for name, rows in ((MESSAGES_TABLE, 1200), ("silver.dead_letters", 7)):
+        writing = directory.lake.stage(name, 41).open_writer(schema)
+        writing.add(pa.table({"batch": [41] * rows, "day": [date(2026, 11, 15)] * rows}, schema))
+        directory.lake.commit(name, 41, writing.close(), schema)
     return directory
 
 
@@ -61,7 +63,23 @@ def test_status_shows_tables_and_dead_letters(directory: FlowDirectory) -> None:
 
     assert found["done"]["batch"] == 41
     assert found["dead_letters"] == 7
-    assert found["tables"]["bronze.messages"] == {"rows": 1200, "bytes": 4096, "files": 1}
+    assert found["tables"]["bronze.messages"]["rows"] == 1200
+    assert found["tables"]["bronze.messages"]["files"] == 1
+
+
+def test_status_tells_of_files_that_cannot_be_read(directory: FlowDirectory) -> None:
+    (file,) = directory.lake.table(MESSAGES_TABLE).files()
+    FlowProgress(directory.progress, "tally").report_damage(file, "cut short")
+
+    assert "1 files of bronze cannot be read" in " ".join(status(directory.data).split())
+    assert json.loads(status(directory.data, "--json"))[0]["damaged_files"] == 1
+
+
+def test_a_lake_of_an_earlier_release_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "bronze" / "tally" / "messages" / "log-0").mkdir(parents=True)
+
+    with pytest.raises(ConfigurationError, match="an earlier release, which is not converted"):
+        FlowDirectory(tmp_path, "tally").lake.table(MESSAGES_TABLE)
 
 
 def test_status_without_a_broker_says_so(directory: FlowDirectory) -> None:

@@ -51,7 +51,7 @@ def data(tmp_path: Path) -> Path:
         }
         writing = lake.stage(DEAD_LETTERS_TABLE, batch).open_writer(LETTERS)
         writing.add(pa.table(columns, LETTERS))
-        lake.table(DEAD_LETTERS_TABLE).commit(batch, writing.close(), LETTERS)
+        lake.commit(DEAD_LETTERS_TABLE, batch, writing.close(), LETTERS)
     return tmp_path
 
 

@@ -15,10 +15,10 @@ from pyspark.errors import PythonException
 from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import AccessRefused, ConfigurationError, ResourceLocked
 from penstock_spark.batch_processor import open_checkpoint
-from penstock_spark.bronze import MESSAGES_TABLE, BronzeBatch
+from penstock_spark.bronze import BronzeBatch, open_table
 from penstock_spark.directory import FlowDirectory, FlowLock, FlowLocks
 from penstock_spark.errors import DataLost
-from penstock_spark.lake import DataFile, Lake, TableLogEntry
+from penstock_spark.lake import DataFile, Lake
 from penstock_spark.progress import FlowProgress, RunState
 from penstock_spark.replay import group_files
 from penstock_spark.runner import QueryFailed, classify_failure
@@ -32,6 +32,17 @@ NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 def kept(batch: int, rows: int = 100) -> BronzeBatch:
     return BronzeBatch(batch, rows, (), {"sensors": 100 * batch + 100}, NOON)
+
+
+def commit_batch(lake: Lake, batch: int, ends: dict[str, int]) -> None:
+    table, _ = open_table(lake)
+    positions = {f"{lake.flow}/offset/{stream}": end for stream, end in ends.items()}
+    table.commit(lake.flow, batch, (), transactions=positions)
+
+
+def file_of(number: int, rows: int, first: int) -> DataFile:
+    day: dict[str, str | None] = {"day": "2026-11-15"}
+    return DataFile(f"{number:03}", rows, 1, day, {"batch": first}, {"batch": number})
 
 
 class TestClaims:
@@ -71,8 +82,7 @@ class TestCheckpoint:
 
     def test_one_over_a_lake_with_messages_begins_behind_them(self, tmp_path: Path) -> None:
         lake = Lake(tmp_path / "lake", "tally")
-        files = (DataFile("data/41", "2026-11-15", 3, 9, 41, 41),)
-        lake.table(MESSAGES_TABLE).log.publish(TableLogEntry(41, files, {"ends": {"sensors": 120}}))
+        commit_batch(lake, 41, {"sensors": 120})
 
         found = open_checkpoint(tmp_path / "checkpoint", lake)
 
@@ -82,8 +92,7 @@ class TestCheckpoint:
     def test_it_keeps_its_numbers(self, tmp_path: Path) -> None:
         lake = Lake(tmp_path / "lake", "tally")
         first = open_checkpoint(tmp_path / "checkpoint", lake)
-        files = (DataFile("data/41", "2026-11-15", 3, 9, 41, 41),)
-        lake.table(MESSAGES_TABLE).log.publish(TableLogEntry(41, files, {"ends": {"sensors": 120}}))
+        commit_batch(lake, 41, {"sensors": 120})
 
         assert open_checkpoint(tmp_path / "checkpoint", lake) == first
 
@@ -258,7 +267,7 @@ class TestCuts:
     ) -> None:
         files = [
             # Some begin with the batch the one before ended with, as over midnight.
-            DataFile(f"{number}", "2026-11-15", size, 1, number - (number in overlap), number)
+            file_of(number, size, number - (number in overlap))
             for number, size in enumerate(sizes)
         ]
 
@@ -270,7 +279,7 @@ class TestCuts:
         assert sum(group.rows for group in groups) == sum(sizes)
 
     def test_groups_are_about_as_large_as_wanted(self) -> None:
-        files = [DataFile(f"{n}", "2026-11-15", 10, 1, n, n) for n in range(10)]
+        files = [file_of(number, 10, number) for number in range(10)]
 
         assert [group.rows for group in group_files(files, 30)] == [30, 30, 30, 10]
 

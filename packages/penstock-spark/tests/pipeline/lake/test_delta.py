@@ -13,7 +13,8 @@ import pytest
 
 from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from penstock_spark.lake.data_file import DataFile, DataFileWriter
-from penstock_spark.lake.delta import CorruptFile, LakeTable
+from penstock_spark.lake.delta import LakeTable
+from penstock_spark.lake.file_reader import CorruptFile
 from penstock_spark.lake.storage import StorageLocation, StorageUnavailable
 from tests.pipeline.object_store import ObjectStore, faulty
 
@@ -179,13 +180,18 @@ def test_writers_of_several_applications_do_not_disturb_each_other(local: LakeTa
     assert content(local) == sorted(batch_of(batch, 1)[0] for batch in range(10) for _ in range(2))
 
 
-def test_a_guard_prevents_a_commit(local: LakeTable) -> None:
-    def refuse() -> None:
-        raise PreconditionFailed("taken over")
+def test_a_writer_that_was_replaced_cannot_commit(local: LakeTable) -> None:
+    local.commit("writer", 1, ())
+    local.commit("flow", 0, written(local, 0), expect=("writer", 1), transactions={"at": 8})
+    LakeTable(local.location).commit("writer", 2, ())
 
-    with pytest.raises(PreconditionFailed, match="taken over"):
-        local.commit("flow", 0, written(local, 0), guard=refuse)
-    assert content(local) == []
+    with pytest.raises(PreconditionFailed, match="writer has changed"):
+        local.commit("flow", 1, written(local, 1), expect=("writer", 1))
+    assert content(local) == batch_of(0)
+    assert local.transactions() == {"flow": 0, "writer": 2, "at": 8}
+    for batch in range(1, 25):  # also from a checkpoint
+        local.commit("flow", batch, ())
+    assert local.transactions() == {"flow": 24, "writer": 2, "at": 8}
 
 
 def test_commits_cost_the_same_after_many(local: LakeTable) -> None:

@@ -31,7 +31,7 @@ def settings(database: Database, tmp_path: Path) -> HivesSettings:
     return HivesSettings(
         database=database.url,
         images=tmp_path / "images",
-        lake=tmp_path / "lake",
+        lake=str(tmp_path / "lake"),
         pool_wait=30.0,
         rate_known=10_000,
         rate_anonymous=10_000,

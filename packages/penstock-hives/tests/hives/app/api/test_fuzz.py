@@ -118,7 +118,7 @@ def served(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
     settings = HivesSettings(
         database=database.url,
         images=folder / "images",
-        lake=folder / "lake",
+        lake=str(folder / "lake"),
         pool_wait=30.0,
         rate_known=1e6,
         rate_anonymous=1e6,

@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 from penstock_hives.occupancy.flow import HivesFlow
 from penstock_hives.sensors import catalogue_writer
 from penstock_hives.sensors.fleet import Fleet, Quirks
-from penstock_spark.bronze import MESSAGES_SCHEMA, MESSAGES_TABLE, BronzeFiles
+from penstock_spark.bronze import MESSAGES_SCHEMA, SHARD_COLUMN, BronzeFiles, open_table
 from penstock_spark.flow import FlowBatch
-from penstock_spark.lake import Lake
+from penstock_spark.lake import Lake, StagedBatch
+from penstock_spark.sharding import ShardKey
 from penstock_store import Database
 
 START = datetime(2026, 3, 27, tzinfo=UTC)  # clocks change in Europe on the 29th
@@ -53,19 +54,19 @@ class Line:
         return cls(spark, database, HivesFlow(database.url), lake, fleet, frames)
 
     def batch(self, number: int, begin: int, end: int, generation: int = 0) -> FlowBatch:
-        table = self.lake.table(MESSAGES_TABLE)
-        writing = table.stage(number).open_writer(MESSAGES_SCHEMA)
-        writing.add(self._messages(begin, end, number))
-        bronze_files = BronzeFiles(
-            table.folder, table.commit(number, writing.close(), MESSAGES_SCHEMA).files
-        )
+        table, shards = open_table(self.lake)
+        writing = StagedBatch(table.location, SHARD_COLUMN).open_writer(MESSAGES_SCHEMA)
+        writing.add(self._messages(begin, end, number, shards))
+        files = writing.close()
+        table.commit("hives", number, files, replace_by="batch")
+        bronze_files = BronzeFiles(table.location, tuple(files), shards=shards)
         messages = bronze_files.frame(self.spark, table)
         lake = self.lake.at(generation)
         return FlowBatch(
             number, messages, bronze_files, end - begin, lake, is_rebuild=generation > 0
         )
 
-    def _messages(self, begin: int, end: int, batch: int) -> pa.Table:
+    def _messages(self, begin: int, end: int, batch: int, shards: int) -> pa.Table:
         """As bronze has them."""
         rows = self.frames.slice(begin, end - begin)
         columns = {
@@ -78,6 +79,11 @@ class Line:
             "offset": pa.array(range(begin, begin + len(rows)), pa.int64()),
             "day": rows["timestamp"].cast(pa.date32()),
             "batch": pa.repeat(pa.scalar(batch, pa.int32()), len(rows)),
+            "shard": pa.array(
+                ShardKey(shards, self.flow.key_words).shards_of(
+                    rows["routing_key"].combine_chunks().cast(pa.string())
+                )
+            ),
         }
         return pa.table(columns, MESSAGES_SCHEMA)
 

@@ -54,7 +54,7 @@ def test_a_batch_of_which_there_is_nothing_in_a_table_has_no_entry_there(
 
     line.flow.apply(line.batch(0, 0, 1))  # as a try that had less
 
-    assert line.lake.table("silver.dead_letters").log.batches() == []
+    assert line.lake.table("silver.dead_letters").files() == []
 
 
 def test_shares_of_several_tasks_are_those_of_one(
@@ -72,7 +72,7 @@ def test_shares_of_several_tasks_are_those_of_one(
     line.flow.adopt(1)
 
     parted = line.lake.at(1)
-    assert len(parted.table("silver.reports").log.files()) == 3
+    assert len(parted.table("silver.reports").files()) == 3
     assert gold(line) == alone[0]
     found = parted.read(spark, "silver.reports").drop("batch").collect()
     assert sorted(found, key=str) == sorted(alone[1], key=str)
