@@ -359,12 +359,12 @@ def _read(
     found: list[dict[str, Any]] = []
     files = table.files(day=days, received_at=(begin, end), sensor=(serial, serial))
     for file in reversed(files):
-        rows = table.read_file(file, _COLUMNS).filter(
+        rows = table.read_file(file, [*_COLUMNS, "sensor"]).filter(
             (pc.field("sensor") == serial)
             & (pc.field("received_at") >= begin)
             & (pc.field("received_at") < end)
         )
-        found += rows.to_pylist()
+        found += rows.select(list(_COLUMNS)).to_pylist()
         if len(found) >= limit * 2:  # batches overlap a little in time
             break
     found.sort(key=lambda row: row["received_at"], reverse=True)
