@@ -59,11 +59,16 @@ def show(comparisons: Sequence[Comparison]) -> None:
             console.print(f"{each.note}\n")
 
 
-def markdown(results: Results, method: str, comparisons: Sequence[Comparison]) -> str:
+def markdown(
+    results: Results,
+    method: str,
+    comparisons: Sequence[Comparison],
+    title: str = "Spark's benchmarks",
+) -> str:
     machine = results.machine
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
     lines = [
-        "# Spark's benchmarks",
+        f"# {title}",
         *("", "```", results.command, "```", ""),
         f"{results.date} · {machine.cores} cores of {machine.cpu}, "
         f"{machine.memory_bytes / 1e9:.0f} GB · {machine.system} · {machine.python} · {versions}.",

@@ -1,6 +1,6 @@
 """Messages as rows of a table and as dead letters: a function from Arrow to Arrow.
 
-A batch whose bodies are all as expected is decoded as a whole. Otherwise it is halved until the
+A batch whose bodies are all as expected is decoded as a whole. Otherwise it is divided until the
 odd ones are alone, and these are decoded one by one: each is a row, or a dead letter with a reason.
 Fields that the table lacks are reported, so that the table can grow before the rows are written.
 """
@@ -37,8 +37,12 @@ from penstock_spark.landing.types import (
     merge_types,
 )
 
-#: Slices of this size are decoded one by one.
-_SINGLY: Final = 32
+#: A batch with an odd body is divided into parts of this size first.
+_PART: Final = 256
+#: A slice of this size with an odd body is decoded one by one: to read columns costs as much as
+#: twenty bodies.
+_SINGLY: Final = 64
+_WORTHWHILE: Final = 16
 _BATCH_ROWS: Final = 32_768
 _BATCH_BYTES: Final = 32 * MiB
 
@@ -108,15 +112,16 @@ class MessageDecoder:
         while waiting:
             start, count = waiting.pop()
             some = bodies.slice(start, count)
-            read = self.format.read_columns(some, schema, self.new_columns) if count else None
-            if read is not None:
+            read = None
+            if count >= _WORTHWHILE and self.format.is_columnar:
+                read = self.format.read_columns(some, schema, self.new_columns)
+            if isinstance(read, pa.Array):
                 outcome.indices.append(np.arange(start, start + count))
                 outcome.rows.append(read)
             elif count <= _SINGLY or not self.format.is_columnar:
                 self._decode_singly(some, start, fitter, outcome)
             else:
-                half = count // 2
-                waiting += ((start + half, count - half), (start, half))  # the first half is next
+                waiting += reversed(_divide(start, count, read))  # the first part is next
         known = pa.struct(list(schema))
         if add_fields(known, outcome.found) == known:
             outcome.found = pa.null()
@@ -168,6 +173,16 @@ class MessageDecoder:
         }
         columns |= absent
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
+
+
+def _divide(start: int, count: int, odd: int | None) -> list[tuple[int, int]]:
+    """Parts of a slice of which some body is odd, perhaps a known one."""
+    if count > _PART:
+        return [(at, min(_PART, start + count - at)) for at in range(start, start + count, _PART)]
+    if odd is None or odd >= count:
+        return [(start, count // 2), (start + count // 2, count - count // 2)]
+    parts = [(start, odd), (start + odd, 1), (start + odd + 1, count - odd - 1)]
+    return [part for part in parts if part[1]]
 
 
 def table_schema(body: pa.Schema, columns: Iterable[MessageColumn], *, with_day: bool) -> pa.Schema:

@@ -8,6 +8,7 @@ new fields are decoded one by one.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -27,6 +28,10 @@ _READABLE: Final = frozenset(
         *(pa.string(), TIMESTAMP),
     }
 )
+
+
+#: Of Arrow's syntax errors.
+_ERROR_ROW: Final = re.compile(r" in row (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class JsonFormat:
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | None:
+    ) -> pa.StructArray | int | None:
         record = pa.struct(list(schema))
         if not len(schema) or not _is_readable(record):
             return None
@@ -70,8 +75,9 @@ class JsonFormat:
             bodies.cast(pa.string())
             found = _read(bodies.to_pylist(), record)
             found.validate()  # fields that it infers in some of the rows may be incomplete
-        except pa.ArrowException:
-            return None
+        except pa.ArrowException as error:
+            row = _ERROR_ROW.search(str(error))
+            return None if row is None else int(row[1])
         if found.column_names != ["b", "o"] or found["b"].null_count:
             return None
         if not np.array_equal(found["o"], np.arange(len(bodies))):

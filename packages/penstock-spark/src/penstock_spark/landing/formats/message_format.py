@@ -33,10 +33,10 @@ class MessageFormat(Protocol):
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | None:
-        """All bodies at once, one row each, or None if one of them needs a closer look.
+    ) -> pa.StructArray | int | None:
+        """All bodies at once, one row each, the same as by `records` and `RecordFitter`.
 
-        The result is the same as that of `records` and `RecordFitter`.
+        If one of them needs a closer look: its number, or None if that is unknown.
         """
 
 
