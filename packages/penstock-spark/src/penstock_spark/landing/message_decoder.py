@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.core.units import MiB
-from penstock_spark.landing.formats.message_format import MessageFormat
+from penstock_spark.landing.formats.body_format import BodyFormat
 from penstock_spark.landing.message_column import (
     DAY,
     DAY_FIELD,
@@ -81,7 +81,7 @@ class _Bodies:
 class MessageDecoder:
     """Picklable, and the same on every worker."""
 
-    format: MessageFormat
+    format: BodyFormat
     schema: pa.Schema  #: of the table
     columns: tuple[MessageColumn, ...] = ()
     new_columns: NewColumns = NewColumns.ADD

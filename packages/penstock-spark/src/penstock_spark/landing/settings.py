@@ -28,9 +28,9 @@ from penstock.core.settings_model import (
 )
 from penstock_spark.lake.storage import StorageLocation
 from penstock_spark.landing.formats.avro import AvroFormat
+from penstock_spark.landing.formats.body_format import BodyFormat, BytesFormat, TextFormat
 from penstock_spark.landing.formats.csv import CsvFormat
 from penstock_spark.landing.formats.json import JsonFormat
-from penstock_spark.landing.formats.message_format import BytesFormat, MessageFormat, TextFormat
 from penstock_spark.landing.formats.protobuf import ProtobufFormat
 from penstock_spark.landing.message_column import DAY, MessageColumn
 from penstock_spark.landing.types import parse_schema
@@ -101,7 +101,7 @@ class LandingSettings:
         names = [each.strip() for each in self.partition if each.strip()]
         return tuple(DAY if each == "day" else each for each in names)
 
-    def open_format(self) -> MessageFormat:
+    def open_format(self) -> BodyFormat:
         """Read the schema's file and check the options; raises `ConfigurationError`."""
         match self.format:
             case "json":

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from penstock.core.errors import ConfigurationError
 from penstock_spark.connector.columns import ARROW_TYPES
 from penstock_spark.landing.formats.avro import AvroFormat
+from penstock_spark.landing.formats.body_format import BodyFormat, BytesFormat, TextFormat
 from penstock_spark.landing.formats.csv import CsvFormat
 from penstock_spark.landing.formats.json import JsonFormat
-from penstock_spark.landing.formats.message_format import BytesFormat, MessageFormat, TextFormat
 from penstock_spark.landing.formats.protobuf import ProtobufFormat
 from penstock_spark.landing.message_decoder import DecodedMessages, MessageDecoder, table_schema
 from penstock_spark.landing.records import NewColumns
@@ -32,7 +32,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def decode(
-    form: MessageFormat,
+    form: BodyFormat,
     *bodies: bytes,
     schema: str | None = None,
     new_columns: NewColumns = NewColumns.REJECT,

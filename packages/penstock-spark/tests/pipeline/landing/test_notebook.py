@@ -21,7 +21,7 @@ def test_the_notebook_draws_its_plot(
     amqp, mqtt = parse_amqp_url(penstock.url).port, penstock.mqtt_port
     monkeypatch.chdir(tmp_path)
     found: dict[str, object] = {}
-    exec(code.replace("5672", str(amqp)).replace("1883", str(mqtt)), found)  # noqa: S102
+    exec(code.replace("5672", str(amqp)).replace("1883", str(mqtt)), found)
     drawn = (tmp_path / "reports.svg").read_text()
     assert all(f">{each}<" in drawn or f"<!-- {each} -->" in drawn for each in ("s0", "s1", "s2"))
     assert len(found["frame"]) == 300  # type: ignore[arg-type]

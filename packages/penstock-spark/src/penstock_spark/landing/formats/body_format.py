@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock_spark.landing.records import InvalidBody, NewColumns
 
 
-class MessageFormat(Protocol):
+class BodyFormat(Protocol):
     """Decodes bodies. Picklable, and the same on every worker."""
 
     @property
