@@ -21,6 +21,7 @@ from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.request import urlopen
 
 #: RabbitMQ takes five to eight seconds on an idle machine; a very busy one gets time to spare.
 START_SECONDS: Final = 180.0
@@ -278,6 +279,39 @@ class Penstock:
             return []
         addresses = (f"mqtt://127.0.0.1:{self.mqtt_port}", f"ws://127.0.0.1:{self.ws_port}")
         return [word for address in addresses for word in ("--listen", address)]
+
+
+class Etcd:
+    """A single etcd, on the port `port`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._program = find_program("etcd", "etcd-server")
+        self.folder = folder
+        self.port = free_port()
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{free_port()}"
+        self._process = Process(
+            [
+                *(self._program, "--data-dir", str(self.folder / "data")),
+                *("--listen-client-urls", client, "--advertise-client-urls", client),
+                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                *("--initial-cluster", f"default={peer}"),
+            ],
+            self.folder / "etcd.log",
+            {"PATH": os.environ["PATH"]},
+        )
+        self._process.wait_for_port(self.port)
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:  # it listens before it can answer
+            with suppress(OSError), urlopen(f"{client}/health", timeout=5) as answer:
+                if b"true" in answer.read():
+                    return
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._process.end(signal.SIGKILL)
 
 
 class Mosquitto:

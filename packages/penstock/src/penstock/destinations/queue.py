@@ -34,6 +34,13 @@ from penstock.destinations.dead_letters import DeadLetterPublisher
 from penstock.destinations.message_store import MessageStore
 
 
+def _as_persistent(message: Message) -> Message:
+    """In a cluster, quorum queues store every message."""
+    stored = Message(message.route, message.header, message.body, message.flags | PERSISTENT)
+    stored.spool = message.spool
+    return stored
+
+
 class QueueReader:
     """The queue's state of a consumer's channel."""
 
@@ -189,8 +196,11 @@ class ClassicQueue:
 
     def push(self, message: Message) -> int:
         messages = self._messages
-        if self._in_sync and self.kernel.committer.refuses:
-            return REJECTED
+        if self._in_sync:
+            if self.kernel.committer.refuses:
+                return REJECTED
+            if not message.flags & PERSISTENT and self.arguments.get("x-queue-type") == "quorum":
+                message = _as_persistent(message)
         channel = None if messages.ready else self.consumers.take()
         if channel is None:
             outcome = self._enqueue(message)

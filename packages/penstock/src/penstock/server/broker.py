@@ -186,6 +186,8 @@ class Broker:
         self.users.load()
         self.topology = Topology(log / "topology.jsonl", committer, self._report)
         if self.cluster is not None:
+            self.product["cluster_member"] = self.cluster.replication.member.node
+            self.product["cluster_epoch"] = self.cluster.replication.epoch
             self.kernel.write_batch.is_fenced = self.cluster.is_fenced
             self.cluster.replication.in_sync.on_released = self.kernel.write_batch.flush
             self.topology.on_change = self._hold_declaration
