@@ -6,6 +6,7 @@ import pytest
 
 from penstock.client.url import BrokerEndpoint, create_tls_context, parse_url
 from penstock.core.errors import ConfigurationError
+from penstock.wire.amqp091.address import parse_amqp_url
 
 
 def test_all_parts_are_there_and_names_are_decoded() -> None:
@@ -19,11 +20,23 @@ def test_all_parts_are_there_and_names_are_decoded() -> None:
     assert str(BrokerEndpoint(host=url.host, port=7)) == "[::1]:7"
 
 
+def test_a_cluster_has_several_hosts() -> None:
+    url = parse_url("mqtt://ada:pa55@one,two:7,[::1]:8/?keepalive=5", ("keepalive",))
+    assert (url.host, url.port) == ("one", None)
+    assert list(url.others) == [("two", 7), ("::1", 8)]
+    endpoint = BrokerEndpoint(host="one", port=1, others=[("two", 7)])
+    assert sorted(endpoint.hosts()) == [("one", 1), ("two", 7)]
+    address = parse_amqp_url("amqp://one,two:7/vhost")
+    found = sorted((each.host, each.port, each.vhost) for each in address.candidates())
+    assert found == [("one", 5672, "vhost"), ("two", 7, "vhost")]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("mqtt://ada:pa55@host:70000", "port"),
         ("mqtt://ada:pa55@host:x", "port"),
+        ("mqtt://ada:pa55@host,other:x", "is not valid"),
         ("mqtt://ada:pa55@host?colour=red", "unknown option 'colour'"),
         ("mqtt://ada:pa55@[host", "is not valid"),
     ],

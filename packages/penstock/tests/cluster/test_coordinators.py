@@ -92,15 +92,18 @@ def test_the_name_of_the_cluster_is_required() -> None:
         EtcdCoordinator("etcd://127.0.0.1:2379", "a", LEASE)
 
 
-def test_a_lease_is_counted_from_before_the_renewal() -> None:
+@pytest.mark.parametrize(
+    ("age", "is_safe", "is_over"),
+    [(1.9, True, False), (2.1, False, False), (3.1, False, True)],
+)
+def test_a_lease_is_safe_for_two_thirds(age: float, is_safe: bool, is_over: bool) -> None:
     lease = Lease(3.0)
-    now = lease_clock()
-    lease.renewed_at = now - 1.9
-    assert lease.is_safe
-    lease.renewed_at = now - 2.1
-    assert not lease.is_safe
-    assert not lease.is_over
-    lease.renewed_at = now - 3.1
-    assert lease.is_over
-    lease.renewed(now - 0.5)
-    assert lease.is_safe
+    lease.renewed_at = lease_clock() - age
+    assert (lease.is_safe, lease.is_over) == (is_safe, is_over)
+
+
+def test_a_late_answer_does_not_shorten_the_lease() -> None:
+    lease = Lease(3.0)
+    before = lease.renewed_at
+    lease.renewed(before - 1.0)
+    assert lease.renewed_at == before

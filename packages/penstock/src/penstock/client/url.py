@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
+from penstock.core.addresses import shuffled_hosts, split_hosts
 from penstock.core.errors import ConfigurationError
 
 
@@ -51,6 +52,7 @@ class BrokerUrl:
     password: str | None = field(repr=False)
     path: str  #: with its slash, percent-encoded
     options: Mapping[str, str]  #: the query
+    others: Sequence[tuple[str, int | None]] = ()  #: further hosts of the same cluster
 
     def seconds(self, name: str, default: int, least: int, most: int) -> int:
         text = self.options.get(name)
@@ -67,6 +69,7 @@ class BrokerUrl:
 def parse_url(text: str, options: Sequence[str]) -> BrokerUrl:
     """`options` are the names of the options that the query may have."""
     try:
+        text, others = split_hosts(text)
         parts = urlsplit(text)
     except ValueError:
         raise ConfigurationError(
@@ -91,6 +94,7 @@ def parse_url(text: str, options: Sequence[str]) -> BrokerUrl:
         None if parts.password is None else unquote(parts.password),
         parts.path,
         query,
+        others,
     )
 
 
@@ -102,6 +106,15 @@ class BrokerEndpoint:
     port: int
     tls: bool = False
     cafile: str | None = None
+    others: Sequence[tuple[str, int]] = ()  #: further hosts of the same cluster
+
+    def hosts(self) -> list[tuple[str, int]]:
+        """All of them, in random order."""
+        return (
+            shuffled_hosts(self.host, self.port, self.others)
+            if self.others
+            else [(self.host, self.port)]
+        )
 
     def tls_context(self) -> ssl.SSLContext | None:
         return create_tls_context(self.cafile) if self.tls else None

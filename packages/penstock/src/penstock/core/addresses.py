@@ -6,6 +6,9 @@ server decides which schemes a build supports.
 
 from __future__ import annotations
 
+import random
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -71,6 +74,27 @@ def parse_address(url: str) -> ListenAddress:
     return ListenAddress(
         parts.scheme, parts.hostname, DEFAULT_PORTS[parts.scheme] if port is None else port
     )
+
+
+def split_hosts(url: str) -> tuple[str, list[tuple[str, int | None]]]:
+    """A URL with several hosts, as members of a cluster are named: with the first only, and the
+    other hosts with their ports. Raises `ValueError` for an invalid port."""
+    scheme, separator, rest = url.partition("://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user, at, hosts = authority.rpartition("@")
+    first, *others = hosts.split(",")
+    parts = [urlsplit(f"//{other}") for other in others]
+    found = [(part.hostname or "", part.port) for part in parts]
+    return f"{scheme}{separator}{user}{at}{first}{rest[len(authority) :]}", found
+
+
+def shuffled_hosts(
+    host: str, port: int, others: Iterable[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """All hosts in random order, so that clients do not all try the same first."""
+    hosts = [(host, port), *others]
+    random.shuffle(hosts)
+    return hosts
 
 
 def is_loopback(host: str) -> bool:

@@ -11,9 +11,10 @@ import select
 import socket
 import ssl
 import time
+from contextlib import suppress
 from typing import Any, Final, Self
 
-from penstock.client.errors import connect_error
+from penstock.client.errors import BrokerUnreachable, connect_error
 from penstock.client.url import create_tls_context
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import AmqpAddress
@@ -191,6 +192,14 @@ class BlockingConnection:
 
 def open_socket(address: AmqpAddress, timeout: float = CONNECT_SECONDS) -> socket.socket:
     """A connected socket, with TLS if the address has it, and with TCP keep-alive."""
+    *others, last = address.candidates()
+    for candidate in others:
+        with suppress(BrokerUnreachable):
+            return _open_socket(candidate, timeout)
+    return _open_socket(last, timeout)
+
+
+def _open_socket(address: AmqpAddress, timeout: float) -> socket.socket:
     context = create_tls_context(address.authorities) if address.tls else None
     try:
         plain = socket.create_connection((address.host, address.port), timeout)

@@ -235,7 +235,18 @@ def permanent_cause(error: PenstockError) -> PenstockError | None:
 async def connect(
     address: AmqpAddress, name: str, tls: ssl.SSLContext | None = None
 ) -> AmqpClientConnection:
-    """An open connection. `name` is its name at the broker, unless the address has one."""
+    """An open connection to one of the hosts. `name` is its name at the broker, unless the address
+    has one."""
+    *others, last = address.candidates()
+    for candidate in others:
+        with suppress(BrokerUnreachable):
+            return await _connect(candidate, name, tls)
+    return await _connect(last, name, tls)
+
+
+async def _connect(
+    address: AmqpAddress, name: str, tls: ssl.SSLContext | None
+) -> AmqpClientConnection:
     loop = asyncio.get_running_loop()
     if address.tls and tls is None:
         tls = create_tls_context(address.authorities)

@@ -85,9 +85,14 @@ class Amqp10ClientConnection(asyncio.Protocol):
         """Returns the session of the open connection."""
         endpoint = self._endpoint
         async with asyncio.timeout(CONNECT_SECONDS):
-            await self._loop.create_connection(
-                lambda: self, endpoint.host, endpoint.port, ssl=tls or endpoint.tls_context()
-            )
+            *others, last = endpoint.hosts()
+            context = tls or endpoint.tls_context()
+            for host, port in others:
+                with suppress(OSError):
+                    await self._loop.create_connection(lambda: self, host, port, ssl=context)
+                    break
+            else:
+                await self._loop.create_connection(lambda: self, *last, ssl=context)
             mechanism, response = (
                 (ANONYMOUS, b"penstock")
                 if endpoint.user is None

@@ -59,9 +59,11 @@ class Amqp10Endpoint(BrokerEndpoint):
 def parse_endpoint(url: str) -> Amqp10Endpoint:
     parts = parse_url(url, _OPTIONS)
     vhost = unquote(parts.path[1:])
+    default = DEFAULT_PORTS[_SCHEMES[parts.scheme]]
     return Amqp10Endpoint(
         host=parts.host,
-        port=DEFAULT_PORTS[_SCHEMES[parts.scheme]] if parts.port is None else parts.port,
+        port=default if parts.port is None else parts.port,
+        others=[(host, port or default) for host, port in parts.others],
         user="guest" if parts.user is None else parts.user or None,
         password="guest" if parts.user is None else parts.password or "",
         vhost=vhost or None,

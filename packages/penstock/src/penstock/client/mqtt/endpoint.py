@@ -78,9 +78,11 @@ def parse_endpoint(url: str) -> MqttEndpoint:
     version = parts.options.get("version", V5)
     if version not in (V5, V311):
         raise parts.invalid(f"version should be {V5} or {V311}")
+    default = DEFAULT_PORTS[parts.scheme]
     return MqttEndpoint(
         host=parts.host,
-        port=DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port,
+        port=default if parts.port is None else parts.port,
+        others=[(host, port or default) for host, port in parts.others],
         user=parts.user,
         password=parts.password,
         client_id=parts.options.get("client_id") or f"penstock-{uuid4().hex[:12]}",

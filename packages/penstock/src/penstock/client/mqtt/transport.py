@@ -231,16 +231,25 @@ def create_paho_client(endpoint: MqttEndpoint, tls: ssl.SSLContext | None) -> Cl
 
 def connect_paho_client(client: Client, endpoint: MqttEndpoint) -> None:
     """Blocks until CONNECT is sent."""
+    *others, last = endpoint.hosts()
+    for host, port in others:
+        with contextlib.suppress(OSError):
+            _connect_paho_client(client, endpoint, host, port)
+            return
+    _connect_paho_client(client, endpoint, *last)
+
+
+def _connect_paho_client(client: Client, endpoint: MqttEndpoint, host: str, port: int) -> None:
     if not endpoint.is_v5:
-        client.connect(endpoint.host, endpoint.port, endpoint.keepalive)
+        client.connect(host, port, endpoint.keepalive)
         return
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     properties.ReceiveMaximum = RECEIVE_MAXIMUM
     if endpoint.is_persistent:
         properties.SessionExpiryInterval = endpoint.session_expiry
     client.connect(
-        endpoint.host,
-        endpoint.port,
+        host,
+        port,
         endpoint.keepalive,
         clean_start=not endpoint.is_persistent,
         properties=properties,

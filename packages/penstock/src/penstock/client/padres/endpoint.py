@@ -50,6 +50,8 @@ def parse_endpoint(url: str) -> PadresEndpoint:
     parts = parse_url(url, _OPTIONS)
     if parts.scheme not in _SCHEMES:
         raise parts.invalid("should be padres://host:port/BrokerID, or padress://")
+    if parts.others:
+        raise parts.invalid("a PADRES client connects to one broker: give one host")
     broker = unquote(parts.path.removeprefix("/"))
     if any(character in broker for character in "/ _-"):
         raise parts.invalid(f"{broker!r} is not a broker id: it may not have a blank, '_' or '-'")

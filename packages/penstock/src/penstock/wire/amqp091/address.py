@@ -5,11 +5,11 @@ The password appears in no `str`, `repr` or error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from penstock.core.addresses import DEFAULT_PORTS
+from penstock.core.addresses import DEFAULT_PORTS, shuffled_hosts, split_hosts
 from penstock.core.errors import ConfigurationError
 
 _SCHEMES: Final = ("amqp", "amqps")
@@ -28,6 +28,14 @@ class AmqpAddress:
     authorities: str | None = None  #: a file of trusted certificates instead of the system's
     heartbeat: int = HEARTBEAT_SECONDS  #: seconds; 0: disabled
     name: str | None = None  #: of the connection, instead of the program's name for it
+    others: tuple[tuple[str, int], ...] = ()  #: further hosts of the same cluster
+
+    def candidates(self) -> list[AmqpAddress]:
+        """One address for each host, in random order."""
+        if not self.others:
+            return [self]
+        hosts = shuffled_hosts(self.host, self.port, self.others)
+        return [replace(self, host=host, port=port, others=()) for host, port in hosts]
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -37,12 +45,14 @@ class AmqpAddress:
 def parse_amqp_url(
     url: str, authorities: str | None = None, *, heartbeat: int = HEARTBEAT_SECONDS
 ) -> AmqpAddress:
-    """Parse `amqp[s]://user:password@host:port/vhost?heartbeat=20&cafile=FILE&name=NAME`.
+    """Parse `amqp[s]://user:password@host:port/vhost?heartbeat=20&cafile=FILE&name=NAME`; there
+    may be several hosts, separated by commas.
 
     `authorities` overrides `cafile`; `heartbeat` is the default. Unknown options are ignored, as
     they may be those of other clients.
     """
     try:
+        url, others = split_hosts(url)
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
@@ -55,7 +65,7 @@ def parse_amqp_url(
         raise ConfigurationError(
             f"url: the scheme {parts.scheme!r} is not supported; should be amqp:// or amqps://"
         )
-    if not parts.hostname:
+    if not parts.hostname or not all(host for host, _ in others):
         raise ConfigurationError("url: the host is missing, as in amqp://localhost")
     options = {name: values[0] for name, values in parse_qs(parts.query).items()}
     return AmqpAddress(
@@ -68,6 +78,7 @@ def parse_amqp_url(
         authorities or options.get("cafile"),
         _parse_heartbeat(options.get("heartbeat", str(heartbeat))),
         options.get("name"),
+        tuple((host, port or DEFAULT_PORTS[parts.scheme]) for host, port in others),
     )
 
 
