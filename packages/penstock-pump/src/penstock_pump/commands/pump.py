@@ -19,7 +19,7 @@ from penstock.cli.options import ConfigFile, Data, Overrides, StopWithStdin, pre
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
 from penstock.core.logs import configure_logs
-from penstock_pump.commands import actions, aliases, fleet, lake, options
+from penstock_pump.commands import actions, aliases, fleet, lake, options, wis2
 from penstock_pump.commands.options import component_settings, read
 from penstock_pump.commands.run import run
 from penstock_pump.config.settings import Component
@@ -214,3 +214,4 @@ app.command(
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )(aliases.sarracenia)
 app.command("keep", hidden=True)(lake.archive)
+app.add_typer(wis2.app, name="wis2")

@@ -24,11 +24,15 @@ from penstock_pump.posts.v03 import (
     write_content,
     write_identity,
 )
+from penstock_pump.posts.wis2_schema import (
+    CANONICAL,
+    CONFORMS_TO,
+    INTEGRITY_METHODS,
+    MAX_CONTENT_BYTES,
+)
 
-CONFORMS_TO: Final = "http://wis.wmo.int/spec/wnm/1/conf/core"
 #: The key of a post's `extra` with the other members of the notification.
 PRESERVED_PROPERTIES: Final = "wis2"
-_CANONICAL: Final = ("canonical", "update", "deletion")
 _READ: Final = frozenset({"pubtime", "integrity", "content", "data_id"})
 
 
@@ -51,9 +55,14 @@ class Wis2:
             "data_id": preserved.pop("data_id", post.relpath.lstrip("/")),
             "pubtime": rfc3339_moment(post.moment),
         }
-        if (identity := write_identity(post.sum)) is not None and post.event is FileEvent.MODIFY:
+        if not {"datetime", "start_datetime"} & properties.keys():
+            # The time of the data; unknown is allowed, missing is not.
+            at = post.mtime
+            properties["datetime"] = None if at is None else rfc3339_moment(at)
+        identity = write_identity(post.sum) if post.event is FileEvent.MODIFY else None
+        if identity is not None and identity["method"] in INTEGRITY_METHODS:
             properties["integrity"] = identity
-        if post.content is not None:
+        if post.content is not None and len(post.content.data) <= MAX_CONTENT_BYTES:
             size = len(post.content.data)
             properties["content"] = {**write_content(post.content), "size": size}
         others = preserved.pop("links", [])
@@ -97,7 +106,7 @@ class Wis2:
 
 
 def _is_canonical(link: Any) -> bool:
-    return isinstance(link, dict) and link.get("rel") in _CANONICAL and "href" in link
+    return isinstance(link, dict) and link.get("rel") in CANONICAL and "href" in link
 
 
 def _preserved(

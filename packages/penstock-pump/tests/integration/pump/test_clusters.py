@@ -1,0 +1,91 @@
+"""Posts and reports between clusters: a broker of AMQP here, one of MQTT there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock_pump.components import post, report, shovel, subscribe
+from penstock_pump.posts.reports import PostReport
+from tests.integration.pump.running import running, settings, until
+from tests.peers import MqttBroker, Penstock
+from tests.pump.servers import serving
+
+
+@pytest.mark.timeout(120)
+async def test_posts_go_to_their_clusters_and_reports_return_to_theirs(
+    penstock: Penstock, mqtt_broker: MqttBroker, name: str, tmp_path: Path
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    for each in ("for_b", "for_c", "for_all"):
+        (there / each).write_text(each)
+    a, b, x = penstock.url, mqtt_broker.mqtt_url, f"x{name}"
+    told: list[PostReport] = []
+    with serving(there) as server:
+        posts = [
+            settings(
+                "post", a, tmp_path / f"p{to}", post_exchange=x, post_base_url=server.url,
+                post_base_dir=there, path=[there / file], cluster="A", to_clusters=to,
+            )
+            for file, to in (("for_b", "D, B"), ("for_c", "C"), ("for_all", "ALL"))
+        ]  # fmt: skip
+        across = settings(
+            "shovel", a, tmp_path / "s1", exchange=x, post_broker=b, post_exchange=x,
+            to_clusters="B", queue=f"q_{name}_1",
+        )  # fmt: skip
+        fetches = settings(
+            "subscribe", b, tmp_path / "f", name=name, exchange=x, directory=str(here), cluster="B",
+            report_exchange=f"{x}r",
+        )  # fmt: skip
+        back = settings(
+            "shovel", b, tmp_path / "s2", name=f"{name}b", exchange=f"{x}r",
+            topic_prefix=["v02.report"],
+            post_broker=a, post_exchange=f"{x}reports", to_clusters="A",
+        )  # fmt: skip
+        elsewhere = settings(
+            "shovel", b, tmp_path / "s3", name=f"{name}c", exchange=f"{x}r",
+            topic_prefix=["v02.report"],
+            post_broker=a, post_exchange=f"{x}reports", to_clusters="C",
+        )  # fmt: skip
+        listens = settings("report", a, tmp_path / "r", exchange=f"{x}reports")
+        async with (
+            running(report, listens, on_report=told.append),
+            running(shovel, back),
+            running(shovel, elsewhere),
+            running(subscribe, fetches),
+            running(shovel, across),
+        ):
+            for announced in posts:
+                await post(announced)
+            await until(lambda: len(told) >= 2)
+    assert {path.name for path in here.iterdir()} == {"for_b", "for_all"}
+    assert {each.post.relpath for each in told} == {"for_b", "for_all"}
+    assert {(each.code, each.post.from_cluster, each.post.source) for each in told} == {
+        (201, "A", "guest")
+    }
+
+
+@pytest.mark.timeout(60)
+async def test_a_report_reads_by_default_what_a_subscriber_writes(
+    penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / name).write_text("content")
+    told: list[PostReport] = []
+    fetches = settings(
+        "subscribe", penstock.url, tmp_path / "f", exchange=f"x{name}",
+        directory=str(tmp_path / "here"),
+    )  # fmt: skip
+    posts = settings(
+        "post", penstock.url, tmp_path / "p", post_exchange=f"x{name}", path=[there],
+        post_base_url="file:", post_base_dir=there,
+    )  # fmt: skip
+    async with (
+        running(report, settings("report", penstock.url, tmp_path / "r"), on_report=told.append),
+        running(subscribe, fetches),
+    ):
+        await post(posts)
+        await until(lambda: any(each.post.name == name for each in told))
