@@ -67,6 +67,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     longest_first(items)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which peers are missing, and how many tests were skipped for want of each."""
+    skipped: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
+        if "Debian" in reason:
+            reason = reason.removeprefix("Skipped: ")
+            skipped[reason] = skipped.get(reason, 0) + 1
+    if skipped:
+        terminalreporter.section("missing peers")
+        for reason, tests in sorted(skipped.items()):
+            terminalreporter.line(f"{tests:5} tests skipped: {reason}")
+
+
 P = TypeVar("P")
 S = TypeVar("S", bound="Server")
 
@@ -177,7 +191,16 @@ def mqtt_broker(request: pytest.FixtureRequest) -> MqttBroker:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def java() -> None:
+    """What tests with a Spark of their own ask for."""
+    from penstock.core.java import java_problem
+
+    if (problem := java_problem()) is not None:
+        missing(PeerMissing(problem))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from penstock_spark import open_session
 
     folder = tmp_path_factory.mktemp("spark")

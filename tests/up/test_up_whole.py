@@ -16,7 +16,7 @@ from tests.cli.command import Running, descendants, ended, run
 from tests.databases import grounds_of_its_own
 from tests.up.test_up import ANYWHERE, events
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("java")]
 
 
 @pytest.fixture

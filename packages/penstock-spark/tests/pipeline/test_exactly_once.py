@@ -33,6 +33,8 @@ from tests.pipeline.conftest import Reader, ended
 from tests.pipeline.given import declare, numbered
 from tests.pipeline.processes import until
 
+pytestmark = pytest.mark.usefixtures("java")
+
 MASTER = "local[2,4]"
 STREAMS = 2
 slow = pytest.mark.slow

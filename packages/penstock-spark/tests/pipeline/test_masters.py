@@ -13,6 +13,8 @@ from tests.peers import Broker, Process
 from tests.pipeline.given import channel, numbered, stream, taken
 from tests.pipeline.processes import until
 
+pytestmark = pytest.mark.usefixtures("java")
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.peers import Penstock
 from tests.pipeline.given import stream
+
+pytestmark = pytest.mark.usefixtures("java")
 
 #: Spark gives the process that plans a query ten seconds to start: a busy machine gets more tries.
 PROGRAM = """

@@ -20,7 +20,7 @@ from tests.integration.jobs.running import PATIENCE, SAMPLES, clean, working
 from tests.peers import Penstock
 
 #: A session of their own takes longer to start than a quick test may.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 METHOD = "bayes"
 

@@ -16,6 +16,8 @@ from tests.peers import Process
 from tests.pipeline.flow.conftest import Town, in_lake
 from tests.pipeline.flow.tally import SILVER, Tally
 
+pytestmark = pytest.mark.usefixtures("java")
+
 PROGRAM = [sys.executable, "-c", "from penstock_spark.commands.pipeline import app; app()"]
 MASTER = "local[2]"
 #: A process that lives for a few batches is better off without much compiling.

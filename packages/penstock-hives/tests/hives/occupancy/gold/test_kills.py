@@ -29,7 +29,7 @@ from tests.hives.occupancy.gold.test_live import send
 from tests.peers import Penstock, Process
 from tests.pipeline.flow.test_kills import HASTE, PROGRAM, ended
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.usefixtures("java")]
 
 MASTER = "local[2]"
 HOURS = 30.0
