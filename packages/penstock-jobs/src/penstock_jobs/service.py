@@ -164,9 +164,10 @@ class JobService:
         state: JobState | None = None,
         kind: str | None = None,
         text: str | None = None,
+        owner: str | None = None,
     ) -> JobPage:
         """Newest first; `text` is part of an id."""
-        return await asyncio.to_thread(self._repository.page, page, size, state, kind, text)
+        return await asyncio.to_thread(self._repository.page, page, size, state, kind, text, owner)
 
     async def dead(self, page: int = 1, size: int = 50) -> JobPage:
         return await self.list(page, size, JobState.FAILED)
@@ -174,8 +175,8 @@ class JobService:
     async def events(self, identity: str) -> tuple[JobEvent, ...]:
         return await asyncio.to_thread(self._repository.events, identity)
 
-    async def counts(self) -> dict[JobState, int]:
-        return await asyncio.to_thread(self._repository.counts)
+    async def counts(self, owner: str | None = None) -> dict[JobState, int]:
+        return await asyncio.to_thread(self._repository.counts, owner)
 
     async def result(self, identity: str) -> JobResponse:
         """The final response; `NotFound` if there is none yet, or it has expired."""
@@ -227,6 +228,9 @@ class JobService:
                 if after is None or record.revision > after:
                     yield record
 
-    def watcher(self) -> AbstractContextManager[JobChangeWatcher]:
-        """Of all jobs, from now on."""
-        return self._feed.watcher()
+    def watcher(self, owner: str | None = None) -> AbstractContextManager[JobChangeWatcher]:
+        """Of all jobs, or those of an owner, from now on."""
+        return self._feed.watcher(owner=owner)
+
+    def check_operator(self, what: str) -> None:
+        """Raises `AccessRefused` if the user of this view may not do that."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -66,6 +67,14 @@ def api(
     max_bytes: Annotated[
         int, typer.Option("--max-bytes", min=1024, help="The maximum size of a request.")
     ] = 64 * MiB,
+    users: Annotated[
+        bool,
+        typer.Option(
+            "--users",
+            help="Accept the tokens of users (penstock job user token), who see what their role "
+            "allows. The token of the server is an operator's.",
+        ),
+    ] = False,
     keep: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="How long the history stores jobs; by default 30d."),
@@ -79,23 +88,24 @@ def api(
     from penstock_jobs.history.repository import RETENTION_SECONDS
     from penstock_jobs.http.guard import ApiLimits
 
-    if not token and not is_local_only(host):
+    if not token and not users and not is_local_only(host):
         raise ConfigurationError(
             f"--host {host}: without a token, everybody who reaches this address can use the API. "
-            "Set PENSTOCK_JOBS_TOKEN, or listen on 127.0.0.1 behind a proxy with authentication"
+            "Set PENSTOCK_JOBS_TOKEN or --users, or listen on 127.0.0.1 behind a proxy with "
+            "authentication"
         )
     home = prepare(file, pairs, data).settings.data
-    if not token and not no_token:
+    if not token and not no_token and not users:
         token = _stored_token(home / TOKEN_FILE)
     limits = ApiLimits(
         max_bytes,
         token or None,
-        frozenset(origin or ()),
-        frozenset((*(allow_host or ()), host)),
-        frozenset(kind or _KINDS),
+        origins=frozenset(origin or ()),
+        hosts=frozenset((*(allow_host or ()), host)),
+        kinds=frozenset(kind or _KINDS),
     )
     retention = RETENTION_SECONDS if keep is None else parse_duration(keep)
-    asyncio.run(_run(url, database, home, limits, host, port, with_stdin, retention))
+    asyncio.run(_run(url, database, home, limits, host, port, with_stdin, retention, users))
 
 
 def _stored_token(path: Path) -> str:
@@ -126,17 +136,23 @@ async def _run(
     port: int,
     with_stdin: bool,
     retention: float,
+    with_users: bool,
 ) -> None:
     import penstock_store
     from penstock_jobs.http.app import create_app
     from penstock_jobs.service import JobService
+    from penstock_jobs.users.repository import UserRepository
     from penstock_store.http.server import serve_app
 
     async with stop_event(with_stdin) as stop:
         with penstock_store.open(database, home) as opened:
+            users = UserRepository(opened) if with_users else None
+            if users is not None:
+                found = users.user_of_token
+                limits = replace(limits, find_user=lambda token: asyncio.to_thread(found, token))
             async with (
                 JobService(url, opened, retention=retention) as jobs,
-                serve_app(create_app(jobs, limits), host, port) as address,
+                serve_app(create_app(jobs, limits, users), host, port) as address,
             ):
                 typer.echo(f"penstock job api ready: {address}")
                 await stop.wait()

@@ -23,6 +23,8 @@ from penstock_jobs.commands.options import (
 from penstock_jobs.commands.schedule import app as schedule
 from penstock_jobs.commands.schedule import workflow_app
 from penstock_jobs.commands.submit import app as submit
+from penstock_jobs.commands.user import app as user
+from penstock_jobs.commands.user import audit
 from penstock_jobs.commands.worker import worker
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Submit, run and inspect jobs.")
 app.add_typer(submit, name="submit")
 app.add_typer(schedule, name="schedule")
+app.add_typer(user, name="user")
+app.command("audit")(audit)
 app.add_typer(workflow_app, name="workflow")
 app.command("worker")(worker)
 app.command("api")(api)

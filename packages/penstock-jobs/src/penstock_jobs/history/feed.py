@@ -28,13 +28,14 @@ _RETRIES: Final = RetryPolicy.fixed(1.0)
 class JobChangeWatcher:
     """The latest records that the consumer has not read yet."""
 
-    def __init__(self, identity: str | None) -> None:
+    def __init__(self, identity: str | None, owner: str | None = None) -> None:
         self.identity = identity
+        self.owner = owner
         self._latest: dict[str, JobRecord] = {}
         self._changed = asyncio.Event()
 
     def add(self, record: JobRecord) -> None:
-        if self.identity is None or record.id == self.identity:
+        if self.identity in (None, record.id) and self.owner in (None, record.owner):
             self._latest.pop(record.id, None)  # in the order of the last change
             self._latest[record.id] = record
             self._changed.set()
@@ -69,9 +70,11 @@ class JobChangeFeed:
             await asyncio.gather(self._task, return_exceptions=True)
 
     @contextmanager
-    def watcher(self, identity: str | None = None) -> Iterator[JobChangeWatcher]:
-        """Watches one job or all, from now on."""
-        watcher = JobChangeWatcher(identity)
+    def watcher(
+        self, identity: str | None = None, owner: str | None = None
+    ) -> Iterator[JobChangeWatcher]:
+        """Watches one job or all, or those of an owner, from now on."""
+        watcher = JobChangeWatcher(identity, owner)
         self._watchers.add(watcher)
         try:
             yield watcher

@@ -191,13 +191,15 @@ class JobRepository:
         state: JobState | None = None,
         kind: str | None = None,
         text: str | None = None,
+        owner: str | None = None,
     ) -> JobPage:
         """Newest first."""
-        given = {"state": state and state.value, "kind": kind, "text": text}
+        given = {"state": state and state.value, "kind": kind, "text": text, "owner": owner}
         where = """
             WHERE (%(state)s::text IS NULL OR state = %(state)s)
               AND (%(kind)s::text IS NULL OR kind = %(kind)s)
               AND (%(text)s::text IS NULL OR strpos(id, %(text)s) > 0)
+              AND (%(owner)s::text IS NULL OR owner = %(owner)s)
         """
         with self._database.transaction() as connection:
             rows = connection.execute(
@@ -266,8 +268,11 @@ class JobRepository:
         text = "".join(row["text"] for row in rows)
         return JobOutput(text, last["start"] + len(last["text"]), (last["run"], last["attempt"]))
 
-    def counts(self) -> dict[JobState, int]:
-        rows = self._database.rows("SELECT state, count(*) FROM job GROUP BY state")
+    def counts(self, owner: str | None = None) -> dict[JobState, int]:
+        rows = self._database.rows(
+            "SELECT state, count(*) FROM job WHERE %s::text IS NULL OR owner = %s GROUP BY state",
+            (owner, owner),
+        )
         counts = {row["state"]: row["count"] for row in rows}
         return {state: counts.get(state.value, 0) for state in JobState}
 

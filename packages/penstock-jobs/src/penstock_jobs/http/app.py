@@ -13,6 +13,7 @@ from penstock_jobs.http import routes
 from penstock_jobs.http.guard import ApiLimits, RequestGuard
 from penstock_jobs.http.schemas import PROBLEMS, ProblemDetails, add_request_schemas
 from penstock_jobs.service import JobService
+from penstock_jobs.users.repository import UserRepository
 from penstock_store.http.problems import add_problem_schema
 
 _ABOUT: Final = """\
@@ -29,7 +30,10 @@ problem.
 """
 
 
-def create_app(jobs: JobService, limits: ApiLimits | None = None) -> FastAPI:
+def create_app(
+    jobs: JobService, limits: ApiLimits | None = None, users: UserRepository | None = None
+) -> FastAPI:
+    """With `users`, the audit log is served, and `limits` find the users of tokens."""
     limits = limits or ApiLimits()
     app = FastAPI(
         title="Penstock Jobs",
@@ -40,12 +44,14 @@ def create_app(jobs: JobService, limits: ApiLimits | None = None) -> FastAPI:
         redoc_url=None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
+    app.state.jobs, app.state.users = jobs, users
     PROBLEMS.install(app)
     for router in (
-        routes.job_routes(jobs, limits),
-        routes.single_job_routes(jobs),
-        routes.dead_letter_routes(jobs),
-        routes.schedule_routes(jobs, limits),
+        routes.job_routes(limits),
+        routes.single_job_routes(),
+        routes.dead_letter_routes(),
+        routes.schedule_routes(limits),
+        *((routes.audit_routes(),) if users is not None else ()),
         routes.other_routes(),
     ):
         app.include_router(router)
@@ -58,7 +64,7 @@ def create_app(jobs: JobService, limits: ApiLimits | None = None) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
             expose_headers=["Location", "Retry-After"],
         )
-    _describe(app, secured=limits.token is not None)
+    _describe(app, secured=limits.token is not None or limits.find_user is not None)
     return app
 
 

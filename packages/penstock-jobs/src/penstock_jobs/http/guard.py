@@ -18,15 +18,22 @@ from penstock.core.errors import AuthenticationFailed, ContentTooLarge, Penstock
 from penstock.core.host_policy import HostPolicy, check_scope
 from penstock.core.units import MiB, parse_count
 from penstock_jobs.http.schemas import PROBLEMS
+from penstock_jobs.users.repository import JobUser
 
 #: Available without a token: they reveal nothing about jobs.
 _PUBLIC_PATHS: Final = ("/health", "/openapi.json")
+
+
+#: In the scope of a request: the user of its token. The server's own token has none.
+USER: Final = "penstock.job_user"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
     body_bytes: int = 64 * MiB
     token: str | None = None  #: expected as `Authorization: Bearer …`
+    #: The user of a token, where users have their own; raises no error for a wrong one.
+    find_user: Callable[[str], Awaitable[JobUser | None]] | None = None
     origins: frozenset[str] = frozenset()  #: origins of pages that may use the API: `https://host`
     hosts: frozenset[str] = frozenset()  #: accepted names beside addresses and localhost
     #: Accepted types; by default none that runs code of the sender's choice.
@@ -48,28 +55,31 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         try:
-            self._check(scope, Headers(scope=scope))
+            await self._check(scope, Headers(scope=scope))
         except PenstockError as error:
             await PROBLEMS.from_error(error, scope["path"])(scope, receive, send)
             return
         await self._app(scope, _bounded(receive, self._limits.body_bytes), send)
 
-    def _check(self, scope: Scope, headers: Headers) -> None:
+    async def _check(self, scope: Scope, headers: Headers) -> None:
         check_scope(self._policy, scope)
-        token = self._limits.token
-        if (
-            token is not None
-            and scope["path"] not in _PUBLIC_PATHS
-            and scope["method"] != "OPTIONS"
-        ):
-            scheme, _, given = headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(
-                given.strip().encode(), token.encode()
-            ):
-                raise AuthenticationFailed("the token is missing or wrong: Authorization: Bearer …")
+        secured = self._limits.token is not None or self._limits.find_user is not None
+        if secured and scope["path"] not in _PUBLIC_PATHS and scope["method"] != "OPTIONS":
+            await self._authenticate(scope, headers)
         length = headers.get("content-length", "0")
         if parse_count(length, self._limits.body_bytes) is None:
             raise _too_large(self._limits.body_bytes)
+
+    async def _authenticate(self, scope: Scope, headers: Headers) -> None:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        token, find_user = self._limits.token, self._limits.find_user
+        if token is not None and hmac.compare_digest(given.encode(), token.encode()):
+            return
+        if find_user is not None and given and (user := await find_user(given)) is not None:
+            scope[USER] = user
+            return
+        raise AuthenticationFailed("the token is missing or wrong: Authorization: Bearer …")
 
 
 def _bounded(receive: Receive, most: int) -> Callable[[], Awaitable[Message]]:

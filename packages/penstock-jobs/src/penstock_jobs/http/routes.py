@@ -10,16 +10,17 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from penstock.core.units import parse_count
 from penstock_jobs.formats import json
 from penstock_jobs.http import results, schemas, submission
-from penstock_jobs.http.guard import ApiLimits
+from penstock_jobs.http.guard import USER, ApiLimits
 from penstock_jobs.http.results import ResultFormat
 from penstock_jobs.http.schemas import (
+    AuditRecord,
     CheckedDataset,
     DeadLetterReplay,
     DeadLetterReplayResult,
@@ -37,6 +38,7 @@ from penstock_jobs.http.submission import DatasetPurpose, read_submission
 from penstock_jobs.model import JobOptions, JobRecord, JobState
 from penstock_jobs.schedule.repository import JobSchedule, occurrence, workflow_jobs
 from penstock_jobs.service import JobService
+from penstock_jobs.users.user_jobs import UserJobs
 
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Query(ge=1, le=500)]
@@ -44,7 +46,17 @@ LastEventId = Annotated[str | None, Header(description="The id of the last recei
 Seconds = Annotated[float | None, Query(gt=0, le=30 * 86_400)]
 
 
-def job_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
+def _view(http: Request) -> JobService:
+    """The jobs as the user of the request may see them."""
+    jobs: JobService = http.app.state.jobs
+    user = http.scope.get(USER)
+    return jobs if user is None else UserJobs(jobs, user, http.app.state.users)
+
+
+JobView = Annotated[JobService, Depends(_view)]
+
+
+def job_routes(limits: ApiLimits) -> APIRouter:
     router = APIRouter(tags=["jobs"])
 
     @router.post(
@@ -54,6 +66,7 @@ def job_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
         openapi_extra={"requestBody": schemas.REQUEST_BODY},
     )
     async def submit(
+        jobs: JobView,
         http: Request,
         response: Response,
         priority: Annotated[int, Query(ge=0, le=9, description="Jobs with 9 run first.")] = 0,
@@ -79,6 +92,7 @@ def job_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
 
     @router.get("/jobs", responses=problem_responses(422))
     async def list_jobs(
+        jobs: JobView,
         state: JobState | None = None,
         kind: Annotated[str | None, Query(max_length=64)] = None,
         text: Annotated[str | None, Query(max_length=255, description="A part of the id.")] = None,
@@ -89,7 +103,7 @@ def job_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
         return Jobs.of(await jobs.list(page, size, state, kind, text))
 
     @router.get("/counts", responses=problem_responses())
-    async def counts() -> JobCounts:
+    async def counts(jobs: JobView) -> JobCounts:
         """The number of jobs in each state."""
         return JobCounts(counts=await jobs.counts())
 
@@ -98,19 +112,19 @@ def job_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
         response_class=Response,
         responses=schemas.EVENT_RESPONSES | problem_responses(422),
     )
-    async def changes(last_event_id: LastEventId = None) -> Response:
+    async def changes(jobs: JobView, last_event_id: LastEventId = None) -> Response:
         """Changes of all jobs as they happen."""
         return event_stream(jobs.watch_all(parse_last_event_id(last_event_id)))
 
     @router.get("/jobs/{id}", responses=problem_responses(404))
-    async def job(id: JobId) -> Job:  # noqa: A002 - the name in the path
+    async def job(jobs: JobView, id: JobId) -> Job:  # noqa: A002 - the name in the path
         """A job."""
         return Job.of(await jobs.get(id))
 
     return router
 
 
-def single_job_routes(jobs: JobService) -> APIRouter:
+def single_job_routes() -> APIRouter:
     router = APIRouter(prefix="/jobs/{id}", tags=["jobs"])
 
     @router.get(
@@ -118,14 +132,14 @@ def single_job_routes(jobs: JobService) -> APIRouter:
         response_class=Response,
         responses=schemas.EVENT_RESPONSES | problem_responses(404, 422),
     )
-    async def progress(id: JobId, last_event_id: LastEventId = None) -> Response:  # noqa: A002
+    async def progress(jobs: JobView, id: JobId, last_event_id: LastEventId = None) -> Response:  # noqa: A002
         """Changes of a job as they happen; the stream ends with the job."""
         after = parse_last_event_id(last_event_id) or 0
         await jobs.get(id)
         return event_stream(jobs.watch(id, after))
 
     @router.get("/events", responses=problem_responses(404))
-    async def events(id: JobId) -> list[JobEventEntry]:  # noqa: A002
+    async def events(jobs: JobView, id: JobId) -> list[JobEventEntry]:  # noqa: A002
         """The changes of a job so far."""
         await jobs.get(id)
         return [JobEventEntry.model_validate(event) for event in await jobs.events(id)]
@@ -136,6 +150,7 @@ def single_job_routes(jobs: JobService) -> APIRouter:
         responses=schemas.RESULT_RESPONSES | problem_responses(404, 409),
     )
     async def result(
+        jobs: JobView,
         id: JobId,  # noqa: A002
         as_: Annotated[ResultFormat | None, Query(alias="as")] = None,
         scheme: Annotated[str, Query(max_length=64, description="For a CSV.")] = results.SCHEME,
@@ -155,7 +170,7 @@ def single_job_routes(jobs: JobService) -> APIRouter:
         response_class=Response,
         responses=schemas.OUTPUT_RESPONSES | problem_responses(404),
     )
-    async def output(id: JobId, follow: bool = False) -> Response:  # noqa: A002
+    async def output(jobs: JobView, id: JobId, follow: bool = False) -> Response:  # noqa: A002
         """What the job has printed; with `follow`, what it prints up to its end, too."""
         await jobs.get(id)
         if follow:
@@ -165,19 +180,19 @@ def single_job_routes(jobs: JobService) -> APIRouter:
         return Response((await jobs.output(id)).text, media_type="text/plain")
 
     @router.post("/cancel", responses=problem_responses(403, 404, 409))
-    async def cancel(id: JobId) -> Job:  # noqa: A002
+    async def cancel(jobs: JobView, id: JobId) -> Job:  # noqa: A002
         """Cancel a waiting or running job."""
         return Job.of(await jobs.cancel(id))
 
     @router.post("/retry", responses=problem_responses(403, 404, 409))
-    async def retry(id: JobId) -> Job:  # noqa: A002
+    async def retry(jobs: JobView, id: JobId) -> Job:  # noqa: A002
         """Submit a failed or cancelled job again."""
         return Job.of(await jobs.retry(id))
 
     return router
 
 
-def schedule_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
+def schedule_routes(limits: ApiLimits) -> APIRouter:
     router = APIRouter()
 
     def check(kinds: Iterable[str]) -> None:
@@ -191,20 +206,22 @@ def schedule_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
         tags=["workflows"],
         responses=problem_responses(400, 403, 409),
     )
-    async def submit(workflow: dict[str, Any]) -> WorkflowJobs:
+    async def submit(jobs: JobView, workflow: dict[str, Any]) -> WorkflowJobs:
         """Submit jobs that start after others: `steps`, a `chain`, or a `group` with a `join`."""
         check(each.kind for each in workflow_jobs(workflow, JobOptions()))
         return WorkflowJobs(jobs=await jobs.submit_workflow(workflow))
 
     @router.get("/schedules", tags=["schedules"], responses=problem_responses())
-    async def schedules() -> list[ScheduleEntry]:
+    async def schedules(jobs: JobView) -> list[ScheduleEntry]:
         """List schedules."""
+        jobs.check_operator("read schedules")
         found = await asyncio.to_thread(jobs.schedules.schedules)
         return [ScheduleEntry.of(each) for each in found]
 
     @router.put("/schedules/{id}", tags=["schedules"], responses=problem_responses(400, 403, 422))
-    async def put(id: JobId, schedule: NewSchedule) -> ScheduleEntry:  # noqa: A002
+    async def put(jobs: JobView, id: JobId, schedule: NewSchedule) -> ScheduleEntry:  # noqa: A002
         """Submit a request again and again: every so many seconds, or by a cron expression."""
+        jobs.check_operator("change schedules")
         body = json_module.dumps({**schedule.request, "id": id}).encode()
         options = JobOptions(
             schedule.priority, schedule.attempts, keep=schedule.keep, unique=schedule.unique
@@ -217,25 +234,44 @@ def schedule_routes(jobs: JobService, limits: ApiLimits) -> APIRouter:
     @router.delete(
         "/schedules/{id}", tags=["schedules"], status_code=204, responses=problem_responses(404)
     )
-    async def delete(id: JobId) -> None:  # noqa: A002
+    async def delete(jobs: JobView, id: JobId) -> None:  # noqa: A002
         """Remove a schedule; jobs that it has started go on."""
+        jobs.check_operator("change schedules")
         await asyncio.to_thread(jobs.schedules.remove_schedule, id)
 
     return router
 
 
-def dead_letter_routes(jobs: JobService) -> APIRouter:
+def dead_letter_routes() -> APIRouter:
     router = APIRouter(prefix="/dead-letters", tags=["dead letters"])
 
     @router.get("", responses=problem_responses(422))
-    async def dead(page: PageNumber = 1, size: PageSize = 50) -> Jobs:
+    async def dead(jobs: JobView, page: PageNumber = 1, size: PageSize = 50) -> Jobs:
         """List jobs that failed permanently."""
         return Jobs.of(await jobs.dead(page, size))
 
     @router.post("/replay", responses=problem_responses(400, 403, 404, 409))
-    async def replay(wanted: DeadLetterReplay) -> DeadLetterReplayResult:
+    async def replay(jobs: JobView, wanted: DeadLetterReplay) -> DeadLetterReplayResult:
         """Submit dead letters again, all or some."""
         return DeadLetterReplayResult(replayed=await jobs.replay(wanted.ids))
+
+    return router
+
+
+def audit_routes() -> APIRouter:
+    router = APIRouter(tags=["users"])
+
+    @router.get("/audit", responses=problem_responses(403))
+    async def audit(
+        http: Request,
+        jobs: JobView,
+        size: PageSize = 100,
+        job: Annotated[str | None, Query(max_length=255)] = None,
+    ) -> list[AuditRecord]:
+        """Who did what, the newest first; for operators."""
+        jobs.check_operator("read the audit log")
+        entries = await asyncio.to_thread(http.app.state.users.audit, size, job)
+        return [AuditRecord.model_validate(each) for each in entries]
 
     return router
 

@@ -84,6 +84,16 @@ class Jobs(BaseModel):
         return cls(jobs=jobs, total=page.total, page=page.page, size=page.size)
 
 
+class AuditRecord(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    at: datetime
+    who: str
+    action: str
+    job: str
+    detail: str
+
+
 class WorkflowJobs(BaseModel):
     """The ids of the jobs of a workflow."""
 

@@ -164,6 +164,8 @@ def _facts(record: JobRecord, now: datetime) -> str:
         facts["expected end"] = f"{record.end.astimezone(UTC):%H:%M:%S} UTC"
     if record.attempts > 1:
         facts["attempts"] = str(record.attempts)
+    if record.owner:
+        facts["submitted by"] = record.owner
     if record.worker:
         facts["worker"] = record.worker
     if record.priority:

@@ -312,12 +312,15 @@ def file_address(id: str, kind: ResultFormat) -> str:  # noqa: A002 - the name i
     return f"/results/{quote(id)}?as={kind}"
 
 
-def result_file(jobs: Callable[[], JobService]) -> Callable[[PageRequest], Awaitable[Response]]:
+def result_file(
+    jobs: Callable[[PageRequest], JobService],
+) -> Callable[[PageRequest], Awaitable[Response]]:
     async def answer(visit: PageRequest) -> Response:
         try:
             kind = ResultFormat(visit.query.get("as", ResultFormat.JSON))
             scheme = visit.query.get("scheme", results.SCHEME)
-            file = results.write_result(await jobs().result(visit.parameters["id"]), kind, scheme)
+            response = await jobs(visit).result(visit.parameters["id"])
+            file = results.write_result(response, kind, scheme)
         except ValueError:
             return PlainTextResponse("Unknown result format.", 404)
         except (NotFound, PreconditionFailed) as error:

@@ -1,7 +1,7 @@
 """The dashboard section of jobs.
 
-Every visitor sees all jobs and may cancel them, so the pages and results need the operator role
-where the dashboards have a sign-in.
+Without accounts of its own every visitor sees all jobs and may cancel them, so with the sign-in of
+another section the pages and results need the operator role.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from nicegui import ui
 import penstock_store
 from penstock.core.errors import NotFound
 from penstock_jobs.service import JobService
+from penstock_jobs.users.authenticator import JobsAuthenticator
+from penstock_jobs.users.repository import JobRole, JobUser, UserRepository
+from penstock_jobs.users.user_jobs import UserJobs
 from penstock_jobs.web import forms
 from penstock_jobs.web.job_list import JobList
 from penstock_jobs.web.job_page import JobView
@@ -41,11 +44,28 @@ def section(context: SectionContext) -> DashboardSection:
     return section_over(open_jobs)
 
 
+def gated(context: SectionContext) -> tuple[DashboardSection, JobsAuthenticator]:
+    """With the accounts of `penstock job user`: each user sees what their role allows."""
+    authenticator = JobsAuthenticator()
+
+    @asynccontextmanager
+    async def open_jobs() -> AsyncIterator[JobService]:
+        with penstock_store.open(context.database, context.data) as database:
+            authenticator.users = UserRepository(database)
+            async with JobService(context.broker, database) as jobs:
+                yield jobs
+
+    return section_over(open_jobs, authenticator), authenticator
+
+
 def section_over(
     open_jobs: Callable[[], AbstractAsyncContextManager[JobService]],
+    authenticator: JobsAuthenticator | None = None,
 ) -> DashboardSection:
-    """`open_jobs` is entered before the first page is requested."""
-    pages = _Pages(open_jobs)
+    """`open_jobs` is entered before the first page is requested. With an authenticator, all its
+    users may open the pages, which show what their roles allow."""
+    pages = SectionPages(open_jobs, authenticator)
+    role = OPERATOR_ROLE if authenticator is None else None
     return DashboardSection(
         "Jobs",
         (
@@ -55,21 +75,24 @@ def section_over(
                 "science",
                 pages.board,
                 "Submit samples, follow jobs, inspect results.",
-                OPERATOR_ROLE,
+                role,
             ),
-            DashboardPage(
-                "/jobs/{id:path}", "Job", "science", pages.job, role=OPERATOR_ROLE, in_menu=False
-            ),
+            DashboardPage("/jobs/{id:path}", "Job", "science", pages.job, role=role, in_menu=False),
         ),
-        (DashboardDownload("/results/{id:path}", result_file(pages.jobs), OPERATOR_ROLE),),
+        (DashboardDownload("/results/{id:path}", result_file(pages.jobs), role),),
         Path(__file__).with_name("static"),
         pages.open,
     )
 
 
-class _Pages:
-    def __init__(self, open_jobs: Callable[[], AbstractAsyncContextManager[JobService]]) -> None:
+class SectionPages:
+    def __init__(
+        self,
+        open_jobs: Callable[[], AbstractAsyncContextManager[JobService]],
+        authenticator: JobsAuthenticator | None,
+    ) -> None:
         self._open_jobs = open_jobs
+        self._authenticator = authenticator
         self._jobs: JobService | None = None
 
     @asynccontextmanager
@@ -77,19 +100,25 @@ class _Pages:
         async with self._open_jobs() as self._jobs:
             yield
 
-    def jobs(self) -> JobService:
+    def jobs(self, visit: PageRequest) -> JobService:
+        """As the visitor may see and change them."""
         assert self._jobs is not None
-        return self._jobs
+        if self._authenticator is None:
+            return self._jobs
+        role = next(each for each in JobRole if each in visit.user.roles)
+        user = JobUser(visit.user.name, role)
+        return UserJobs(self._jobs, user, self._authenticator.users)
 
     async def board(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
         models = visit.query.get("models", "")
+        jobs = self.jobs(visit)
         submit_forms: dict[str, forms.Drawable] = {
-            "Predict": forms.PredictForm(self.jobs(), models),
-            "Build": forms.BuildForm(self.jobs()),
-            "Command": forms.CommandForm(self.jobs()),
-            "Function": forms.CallForm(self.jobs()),
-            "Trial run": forms.FakeForm(self.jobs()),
+            "Predict": forms.PredictForm(jobs, models),
+            "Build": forms.BuildForm(jobs),
+            "Command": forms.CommandForm(jobs),
+            "Function": forms.CallForm(jobs),
+            "Trial run": forms.FakeForm(jobs),
         }
         with ui.column().classes("p-card p-new gap-3"):
             with ui.tabs().props("dense no-caps inline-label align=left").classes("p-tabs") as tabs:
@@ -99,16 +128,16 @@ class _Pages:
                 for name, form in submit_forms.items():
                     with ui.tab_panel(name).classes("p-panel"):
                         await form.draw()
-        await JobList(self.jobs()).load()
+        await JobList(jobs).load()
 
     async def job(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
         try:
-            record = await self.jobs().get(visit.parameters["id"])
+            record = await self.jobs(visit).get(visit.parameters["id"])
         except NotFound as error:
             _missing(str(error))
             return
-        await JobView(self.jobs(), record).load()
+        await JobView(self.jobs(visit), record).load()
 
 
 def _missing(text: str) -> None:

@@ -116,6 +116,7 @@ class MemoryJobs(JobService):
         state: JobState | None = None,
         kind: str | None = None,
         text: str | None = None,
+        owner: str | None = None,
     ) -> JobPage:
         found = [
             record
@@ -123,6 +124,7 @@ class MemoryJobs(JobService):
             if state in (None, record.state)
             and kind in (None, record.kind)
             and (text is None or text in record.id)
+            and owner in (None, record.owner)
         ]
         begin = (page - 1) * size
         return JobPage(tuple(found[begin : begin + size]), len(found), page, size)
@@ -152,8 +154,8 @@ class MemoryJobs(JobService):
                 yield record
 
     @contextmanager
-    def watcher(self) -> Iterator[JobChangeWatcher]:
-        watcher = JobChangeWatcher(None)
+    def watcher(self, owner: str | None = None) -> Iterator[JobChangeWatcher]:
+        watcher = JobChangeWatcher(None, owner)
         self._watchers.append(watcher)
         yield watcher
         self._watchers.remove(watcher)
@@ -192,8 +194,9 @@ class MemoryJobs(JobService):
             await self.retry(each)
         return len(chosen)
 
-    async def counts(self) -> dict[JobState, int]:
-        states = [record.state for record in self.records.values()]
+    async def counts(self, owner: str | None = None) -> dict[JobState, int]:
+        shown = [each for each in self.records.values() if owner in (None, each.owner)]
+        states = [record.state for record in shown]
         return {state: states.count(state) for state in JobState}
 
     async def _store(self, record: JobRecord) -> JobRecord:

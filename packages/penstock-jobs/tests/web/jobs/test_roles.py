@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from penstock_jobs.model import Fake
 from penstock_jobs.service import JobService
-from penstock_jobs.web.section import section_over
-from penstock_store.dashboard.pages import OPERATOR_ROLE, Authenticator, DashboardUser, is_allowed
+from penstock_jobs.users.repository import UserRepository
+from penstock_jobs.web.section import SectionPages, gated, section_over
+from penstock_store.dashboard.pages import (
+    OPERATOR_ROLE,
+    Authenticator,
+    DashboardUser,
+    PageRequest,
+    SectionContext,
+    is_allowed,
+)
 from tests.jobs.http.memory import MemoryJobs
 
 
@@ -40,3 +50,34 @@ def test_pages_and_results_are_for_operators(roles: tuple[str, ...], may: bool) 
     for path, role in guarded:
         assert is_allowed(person, role, keeper) is may, path
         assert is_allowed(person, role, None), "without a gate everyone may"
+
+
+async def test_with_accounts_of_its_own_each_visitor_sees_what_the_role_allows() -> None:
+    section, gate = gated(SectionContext(Path(), "amqp://localhost"))
+    roles = [each.role for each in section.pages] + [each.role for each in section.downloads]
+    assert set(roles) == {None}
+    backend = MemoryJobs()
+    await backend.submit(Fake("hers"), owner="ada")
+    await backend.submit(Fake("his"), owner="bob")
+
+    @asynccontextmanager
+    async def memory() -> AsyncIterator[JobService]:
+        yield backend
+
+    gate.users = log = Logged()
+    pages = SectionPages(memory, gate)
+    async with pages.open():
+        for role, seen in (("submitter", ["hers"]), ("operator", ["his", "hers"])):
+            visit = PageRequest(DashboardUser("ada", "ada", frozenset((role,))), {}, {})
+            jobs = pages.jobs(visit)
+            assert [each.id for each in (await jobs.list()).records] == seen
+        await jobs.cancel("his")
+    assert log.entries == [("ada", "cancelled", "his")]
+
+
+class Logged(UserRepository):
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, str, str]] = []
+
+    def log(self, who: str, action: str, job: str = "", detail: str = "") -> None:
+        self.entries.append((who, action, job))

@@ -53,8 +53,8 @@ def dashboards(
 
     if gate is None and not is_local_only(host):
         raise ConfigurationError(
-            f"--host {host}: without --gate every visitor is an administrator. Add --gate hives, "
-            "or listen on 127.0.0.1 behind a proxy that authenticates"
+            f"--host {host}: without --gate every visitor is an administrator. Add --gate with "
+            f"{_listed(_installed(GATES))}, or listen on 127.0.0.1 behind a proxy with a sign-in"
         )
     home = prepare(file, pairs, data).settings.data
     context = SectionContext(home, url, database)
