@@ -251,6 +251,8 @@ class BrokerSettings:
     """Addresses to listen on, scheme://host:port; port 0 lets the system choose."""
     server_name: str = Field(default="penstock", min_length=1, max_length=255)
     """The broker's name for clients and in the management API."""
+    rabbitmq_version: str = ""
+    """The version of RabbitMQ to present to AMQP clients that accept no other broker."""
     default_vhost: str = Field(default="/", min_length=1, max_length=255)
     """The virtual host that the first start creates."""
     anonymous: bool = False

@@ -113,6 +113,9 @@ class Broker:
             "cluster_name": self.settings.server_name,
             "information": "A message fabric in Python",
         }
+        if self.settings.rabbitmq_version:
+            presented = {"product": "RabbitMQ", "version": self.settings.rabbitmq_version}
+            self.product |= presented
         self._servers: list[SocketListener] = []
         self._handshaking: set[WebSocketConnection] = set()
         self._services: dict[Callable[[Host], ProtocolService], ProtocolService] = {}

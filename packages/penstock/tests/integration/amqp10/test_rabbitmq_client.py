@@ -1,4 +1,4 @@
-"""RabbitMQ's own client of AMQP 1.0, for what it does without RabbitMQ's management node."""
+"""RabbitMQ's own client of AMQP 1.0."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.peers import PeerMissing, Penstock
 
 try:
     import rabbitmq_amqp_python_client as client
+    from rabbitmq_amqp_python_client.exceptions import ValidationCodeException
 except ImportError:
     client = None  # type: ignore[assignment]
 
@@ -153,3 +154,66 @@ def test_it_reads_what_it_wants_of_a_stream(
     with pytest.raises(StopIteration):
         consumer.run()
     assert got == [b"3", b"5"]
+
+
+# The management node.
+
+
+def test_it_declares_binds_and_deletes(connection: Any, name: str) -> None:
+    management = connection.management()
+    try:
+        exchange = client.ExchangeSpecification(
+            name=name, exchange_type=client.ExchangeType.topic, is_durable=True
+        )
+        management.declare_exchange(exchange)
+        management.declare_exchange(exchange)
+        queue = client.QuorumQueueSpecification(name=name, max_len=5)
+        management.declare_queue(queue)
+        management.declare_queue(queue)
+        with pytest.raises(ValidationCodeException) as refused:
+            management.declare_queue(client.QuorumQueueSpecification(name=name, max_len=6))
+        assert "PreconditionFailed" in repr(refused.value)
+        binding = management.bind(
+            client.ExchangeToQueueBindingSpecification(
+                source_exchange=name, destination_queue=name, binding_key="a.#"
+            )
+        )
+        publisher = connection.publisher(client.AddressHelper.exchange_address(name, "a.b"))
+        for _ in range(7):
+            publisher.publish(client.Message(body=b"routed"))
+        info = management.queue_info(name)
+        assert (info.queue_type, info.message_count, info.is_durable) == (
+            client.QueueType.quorum,
+            5,
+            True,
+        )
+        assert info.arguments["x-max-length"] == 5
+        assert management.purge_queue(name) == 5
+        management.unbind(binding)
+        with pytest.raises(Exception, match=str(client.OutcomeState.RELEASED.value)):
+            publisher.publish(client.Message(body=b"unroutable"))
+        publisher.close()
+        assert management.queue_info(name).message_count == 0
+        management.delete_queue(name)
+        with pytest.raises(ValidationCodeException):
+            management.queue_info(name)
+        management.delete_exchange(name)
+    finally:
+        management.close()
+
+
+def test_it_declares_every_type_of_queue(connection: Any, name: str) -> None:
+    management = connection.management()
+    for made in (
+        client.ClassicQueueSpecification(
+            name=f"{name}.classic", is_auto_delete=False, is_exclusive=False, is_durable=True
+        ),
+        client.ClassicQueueSpecification(
+            name=f"{name}.exclusive", is_auto_delete=True, is_exclusive=True, is_durable=False
+        ),
+        client.StreamSpecification(name=f"{name}.stream"),
+    ):
+        management.declare_queue(made)
+        assert management.queue_info(made.name).name == made.name
+        management.delete_queue(made.name)
+    management.close()

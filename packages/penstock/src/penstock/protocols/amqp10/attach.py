@@ -24,6 +24,11 @@ from penstock.protocols.amqp10.filters import (
     queue_arguments,
 )
 from penstock.protocols.amqp10.incoming_link import LINK_CREDIT, IncomingLink
+from penstock.protocols.amqp10.management_node import (
+    MANAGEMENT_ADDRESS,
+    ManagementRequests,
+    ManagementResponses,
+)
 from penstock.protocols.amqp10.outgoing_link import OutgoingLink
 from penstock.protocols.amqp10.recovery import (
     MAX_EXPIRY_SECONDS,
@@ -70,6 +75,10 @@ def attach_outgoing_link(terminal: Amqp10Terminal, link: SenderLink) -> None:
         raise LinkFault(INVALID_FIELD, "a receiving link needs a source")
     if source.expiry_policy not in EXPIRY_POLICIES:
         raise LinkFault(INVALID_FIELD, f"unknown expiry policy '{source.expiry_policy}'")
+    if source.address == MANAGEMENT_ADDRESS:
+        link.context = ManagementResponses(link)
+        link.accept(source, link.remote.target, properties=link.remote.properties)
+        return
     resolved = _resolve_source(terminal, link, source)
     queue = resolved.queue
     stream = queue.type == "stream"
@@ -236,6 +245,11 @@ def attach_incoming_link(terminal: Amqp10Terminal, link: ReceiverLink) -> None:
         raise LinkFault(INVALID_FIELD, "a sending link needs a target")
     if target.expiry_policy not in EXPIRY_POLICIES:
         raise LinkFault(INVALID_FIELD, f"unknown expiry policy '{target.expiry_policy}'")
+    if target.address == MANAGEMENT_ADDRESS:
+        requests = link.context = ManagementRequests(terminal, link)
+        link.accept(link.remote.source or LinkSource(), target)
+        requests.replenish_credit()
+        return
     attached = replace(target, capabilities=(), timeout=min(target.timeout, MAX_EXPIRY_SECONDS))
     address: LinkAddress | None = None
     if target.dynamic:

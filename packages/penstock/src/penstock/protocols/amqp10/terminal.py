@@ -24,6 +24,7 @@ from penstock.core.logs import get_logger
 from penstock.protocols.amqp10.attach import attach_incoming_link, attach_outgoing_link
 from penstock.protocols.amqp10.errors import to_amqp10_error, to_link_fault
 from penstock.protocols.amqp10.incoming_link import IncomingLink
+from penstock.protocols.amqp10.management_node import ManagementRequests, ManagementResponses
 from penstock.protocols.amqp10.outgoing_link import OutgoingLink
 from penstock.protocols.amqp10.recovery import CLOSED, FORCED, LinkRecovery, SuspendedLinks
 from penstock.protocols.amqp10.sasl import BrokerAuthenticator
@@ -306,11 +307,17 @@ class Amqp10Terminal(asyncio.Protocol):
         link.detach(error)
 
     def on_flow(self, link: SenderLink) -> None:
-        outgoing_link: OutgoingLink = link.context
-        self.writer.awaiting_credit[outgoing_link] = None
+        context: OutgoingLink | ManagementResponses = link.context
+        if isinstance(context, ManagementResponses):
+            context.send()
+        else:
+            self.writer.awaiting_credit[context] = None
 
     def on_window_open(self, session: Amqp10Session) -> None:
         self.writer.request_session(session)
+        for link in session.links:
+            if isinstance(link.context, ManagementResponses):
+                link.context.send()
 
     def on_drained(self, link: ReceiverLink) -> None:
         """The engine keeps the credit of senders."""
@@ -318,11 +325,11 @@ class Amqp10Terminal(asyncio.Protocol):
     # Events of the engine: deliveries.
 
     def on_transfer(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
-        incoming_link: IncomingLink = delivery.link.context
+        incoming_link: IncomingLink | ManagementRequests = delivery.link.context
         incoming_link.receive(delivery, payload, more)
 
     def on_abort(self, delivery: IncomingDelivery) -> None:
-        incoming_link: IncomingLink = delivery.link.context
+        incoming_link: IncomingLink | ManagementRequests = delivery.link.context
         incoming_link.abandon()
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
