@@ -52,9 +52,10 @@ def dashboards(
     from penstock_store.dashboard.pages import SectionContext
 
     if gate is None and not is_local_only(host):
+        gates = " or ".join(f"--gate {name}" for name in sorted(_installed(GATES))) or "--gate"
         raise ConfigurationError(
-            f"--host {host}: without --gate every visitor is an administrator. Add --gate with "
-            f"{_listed(_installed(GATES))}, or listen on 127.0.0.1 behind a proxy with a sign-in"
+            f"--host {host}: without --gate every visitor is an administrator. Add {gates}, "
+            "or listen on 127.0.0.1 behind a proxy that authenticates"
         )
     home = prepare(file, pairs, data).settings.data
     context = SectionContext(home, url, database)
