@@ -39,7 +39,7 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers peers-new lint collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
+.PHONY: help setup up peers peers-new lint collected test test-all test-spark-oldest bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -78,6 +78,12 @@ test: collected ## All checks and the tests that do not take long
 test-all: SELECTED := slow or not slow
 test-all: collected peers-new ## The same, and the tests that do take long
 	$(CHECKED)
+
+# Beside the environment's own Spark, without another environment.
+test-spark-oldest: collected ## The Spark connector with the oldest Spark that it supports
+	@test -d .peers/pyspark-4.2 || $(BIN)/pip install --quiet --no-deps --target .peers/pyspark-4.2 pyspark==4.2.0
+	PYTHONPATH=$(CURDIR)/.peers/pyspark-4.2 $(BIN)/pytest -n 2 --dist loadfile -m 'not peer and not slow' \
+		$(foreach part,batch loss register stream write,packages/penstock-spark/tests/pipeline/test_$(part).py)
 
 # One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.
 test-broker test-store test-spark test-history test-hives test-jobs test-pump test-pytest: test-%:

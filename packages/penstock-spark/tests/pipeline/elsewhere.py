@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock_spark import open_session, register
+from penstock_spark import open_session, register, stream_offsets
 
 
 def session(master: str) -> Any:
@@ -44,6 +44,8 @@ def main() -> None:
         .start()
     )
     query.awaitTermination()
+    found = stream_offsets(query.lastProgress)[stream]
+    print("end", found.end, "lag", found.lag, flush=True)
     print("done", flush=True)
     spark.stop()
 

@@ -33,7 +33,9 @@ def test_nothing_depends_on_one_process(
 
     process = Process(program, tmp_path / "log", environment)
     try:
-        until(process, lambda output: "\ncount 400" in output and "\ndone" in output)
+        until(process, lambda output: "\ndone" in output)
+        assert "\ncount 400" in process.output()
+        assert "\nend 400 lag 0" in process.output()
     finally:
         process.end_group(signal.SIGTERM)
 
