@@ -67,6 +67,7 @@ class Forwarder:
             self._servers.append(server)
             port = server.sockets[0].getsockname()[1]
             actual.append(ListenAddress(address.scheme, address.host, port))
+        self._listen = actual  # also when it is opened again
         return actual
 
     def to(self, leader: Sequence[str]) -> None:

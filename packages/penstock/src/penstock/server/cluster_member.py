@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import http.client
-import json
 import socket
 import ssl
 import uuid
@@ -20,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from penstock.broker.users import Users
 from penstock.cluster.coordinator import (
     ClusterView,
     Coordinator,
@@ -31,16 +28,17 @@ from penstock.cluster.coordinator import (
 )
 from penstock.cluster.etcd import EtcdCoordinator
 from penstock.cluster.follower import LeaderLink
-from penstock.cluster.forwarder import Forwarder, LocalRequest
+from penstock.cluster.forwarder import Forwarder
 from penstock.cluster.member import Member
 from penstock.cluster.postgresql import PostgresqlCoordinator
 from penstock.cluster.replication import Replication
-from penstock.core.addresses import ListenAddress, is_loopback, parse_address
+from penstock.core.addresses import ListenAddress, parse_address
 from penstock.core.config import BrokerSettings, ClusterSettings
 from penstock.core.data_directory import FileLock, lock_directory, private_directory
-from penstock.core.errors import AuthenticationFailed, ConfigurationError, PenstockError
+from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.core.logs import get_logger
 from penstock.server.broker import LOCK_NAME, Broker
+from penstock.server.follower_requests import FollowerRequests
 from penstock.server.listener import tls_context
 
 #: Between two looks at the coordinator, and two attempts to reach the leader.
@@ -130,10 +128,10 @@ class ClusterMember:
         self._take_lock()
         try:
             self.member = Member.load(self.data, cluster.node, cluster.secret)
-            self._coordinator = open_coordinator(cluster, self.member.node)
-            if self._coordinator is not None:
+            self.coordinator = open_coordinator(cluster, self.member.node)
+            if self.coordinator is not None:
                 try:
-                    await self._identify(self._coordinator)
+                    await self._identify(self.coordinator)
                 except OSError as error:
                     raise ConfigurationError(
                         f"broker.cluster.url: cannot be reached: {error}; start it first"
@@ -144,7 +142,7 @@ class ClusterMember:
                     "(PENSTOCK_BROKER__CLUSTER__SECRET)"
                 )
             addresses = [parse_address(url) for url in self.settings.listen]
-            self._forwarder = Forwarder(addresses, self._answer)
+            self._forwarder = Forwarder(addresses, FollowerRequests(self).answer)
             self._listen = await self._forwarder.open()
         except BaseException:
             self._release_lock()
@@ -192,12 +190,12 @@ class ClusterMember:
     # Roles.
 
     async def _run(self) -> None:
-        if self._coordinator is None:
+        if self.coordinator is None:
             await self._run_by_hand()
             return
         while not self._closing.is_set():
             try:
-                await self._look(self._coordinator)
+                await self._look(self.coordinator)
                 self._last_error = ""
             except OSError as error:  # what is known stays: the follower follows
                 self._complain("coordinator unreachable", error)
@@ -319,7 +317,7 @@ class ClusterMember:
         """Until the lease is lost, or the member closes."""
         cluster, member = self._cluster, self.member
         self._lost.clear()
-        if self._coordinator is not None and member.is_new:
+        if self.coordinator is not None and member.is_new:
             member.found(self._cluster_id)
         member.saw(leadership.epoch)
         _log.info("leading", epoch=leadership.epoch, in_sync=sorted(leadership.in_sync))
@@ -372,9 +370,9 @@ class ClusterMember:
             await self.replication.drain(DRAIN_SECONDS)
         await self.replication.close()
         renewal.cancel()
-        if not deposed and self._coordinator is not None:
+        if not deposed and self.coordinator is not None:
             with contextlib.suppress(OSError):
-                await self._coordinator.resign(epoch)
+                await self.coordinator.resign(epoch)
 
     @property
     def _is_resigning(self) -> bool:
@@ -382,12 +380,12 @@ class ClusterMember:
 
     async def _renew(self, epoch: int) -> None:
         lease = self._lease
-        if self._coordinator is None:
+        if self.coordinator is None:
             return
         while True:
             sent_at = lease_clock()
             try:
-                if not await self._coordinator.renew(epoch):
+                if not await self.coordinator.renew(epoch):
                     self._lost.set()
                     return
                 fenced = not lease.is_safe
@@ -406,14 +404,14 @@ class ClusterMember:
                 return
 
     async def _record(self, epoch: int, members: frozenset[str]) -> bool:
-        if self._coordinator is None:
+        if self.coordinator is None:
             return True
-        return await self._coordinator.record_in_sync(epoch, members)
+        return await self.coordinator.record_in_sync(epoch, members)
 
     # The interface of `LeadingMember`.
 
     def is_fenced(self) -> bool:
-        return self._coordinator is not None and not self._lease.is_safe
+        return self.coordinator is not None and not self._lease.is_safe
 
     def resign(self) -> None:
         self._resigned_at = lease_clock()
@@ -447,82 +445,16 @@ class ClusterMember:
             "link": link,
         }
 
-    # Requests to a follower.
+    def follows(self) -> str:
+        """The leader to which this follower is connected; empty if there is none."""
+        connected = self._following is not None and not self._following.done()
+        link = self._link
+        return link.leader if connected and link is not None and link.is_synced else ""
 
-    async def _answer(self, request: LocalRequest) -> tuple[int, dict[str, Any]]:
-        try:
-            await self._authenticate(request)
-            match request.method, request.path:
-                case "GET", "/api/cluster":
-                    return 200, self.describe()
-                case "POST", "/api/cluster/promote":
-                    return await self._promote(request)
-                case "POST", "/api/cluster/resign" | "/api/cluster/leave":
-                    reason = f"{self.member.node} does not lead: ask {self._view_leader}"
-                    return 409, {"error": "conflict", "reason": reason}
-            return 404, {"error": "not_found", "reason": "Not Found"}
-        except AuthenticationFailed as error:
-            return 401, {"error": "not_authorized", "reason": str(error)}
-
-    @property
-    def _view_leader(self) -> str:
-        return self.describe()["leader"] or "a member that leads; none does now"
-
-    async def _authenticate(self, request: LocalRequest) -> None:
-        """An administrator of the copied users."""
-        path = self.data / "users.json"
-        if not path.exists():
-            if is_loopback(request.peer):
-                return  # nothing is copied yet: there is nothing to protect
-            raise AuthenticationFailed("no users are copied yet")
-        users = Users(path)
-        users.load()
-        user = await users.authenticate(request.user, request.password, address=request.peer)
-        if "administrator" not in user.tags:
-            raise AuthenticationFailed("Not administrator user")
-
-    async def _promote(self, request: LocalRequest) -> tuple[int, dict[str, Any]]:
-        force = bool(request.body.get("force"))
-        leader = self._link.leader if self._link is not None and self._link.is_synced else ""
-        alive = self._following is not None and not self._following.done() and bool(leader)
-        if self._coordinator is not None:
-            return await self._promote_by_coordinator(request, force)
-        if alive and not force:
-            reason = (
-                f"{leader} leads and is connected: stop it first; two leaders would diverge. "
-                "With --force this member leads all the same"
-            )
-            return 409, {"error": "conflict", "reason": reason}
-        if self.member.copying and not force:
-            reason = "the copy is not complete: promote another member, or lose the rest (--force)"
-            return 409, {"error": "conflict", "reason": reason}
+    def promote(self) -> None:
+        """Lead, without a coordinator."""
         self.member.set_copying(False)
         self._promoted.set()
-        return 200, {"node": self.member.node, "epoch": self.member.epoch + 1}
-
-    async def _promote_by_coordinator(
-        self, request: LocalRequest, force: bool
-    ) -> tuple[int, dict[str, Any]]:
-        assert self._coordinator is not None
-        try:
-            view = await self._coordinator.view()
-            if view.leader is None:
-                if not force:
-                    reason = "nobody leads, and an in-sync member will; --force makes it this one"
-                    return 409, {"error": "conflict", "reason": reason}
-                self.member.set_copying(False)
-                await self._coordinator.force()
-                return 200, {"node": self.member.node, "epoch": view.epoch + 1}
-        except OSError as error:
-            return 503, {"error": "service_unavailable", "reason": str(error)}
-        if view.in_sync is not None and self.member.node not in view.in_sync:
-            reason = f"{self.member.node} is not in sync: promote one of {sorted(view.in_sync)}"
-            return 409, {"error": "conflict", "reason": reason}
-        address = next((one for one in view.leader.addresses if one.startswith("http:")), "")
-        if not address:
-            return 409, {"error": "conflict", "reason": "the leader has no http listener"}
-        status, answer = await asyncio.to_thread(_ask_to_resign, address, request.authorization)
-        return status, answer | {"node": self.member.node}
 
     # The lock of the data directory.
 
@@ -535,21 +467,6 @@ class ClusterMember:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _ask_to_resign(address: str, authorization: str) -> tuple[int, dict[str, Any]]:
-    parts = parse_address(address)
-    connection = http.client.HTTPConnection(parts.host, parts.port, timeout=5)
-    try:
-        headers = {"Authorization": authorization, "Content-Length": "0"}
-        connection.request("POST", "/api/cluster/resign", headers=headers)
-        response = connection.getresponse()
-        content = response.read()
-        return response.status, dict(json.loads(content)) if content else {}
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        return 503, {"error": "service_unavailable", "reason": f"the leader: {error}"}
-    finally:
-        connection.close()
 
 
 def _free_port(host: str) -> int:
