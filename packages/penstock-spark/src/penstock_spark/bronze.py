@@ -188,10 +188,13 @@ class StreamPositions:
         return moment
 
     def add(self, messages: pa.Table) -> None:
-        found = messages.select(["stream", "offset"]).group_by("stream")
-        ends = found.aggregate([("offset", "max")]).to_pylist()
-        newest = int(pc.max(messages["timestamp"]).cast(pa.int64()).as_py())
-        self.join({row["stream"]: row["offset_max"] + 1 for row in ends}, newest)
+        streams = messages["stream"].unique().to_pylist()
+        for stream in streams:
+            of_stream = messages["offset"]
+            if len(streams) > 1:
+                of_stream = of_stream.filter(pc.equal(messages["stream"], stream))
+            self.join({stream: pc.max(of_stream).as_py() + 1}, None)
+        self.join({}, int(pc.max(messages["timestamp"]).cast(pa.int64()).as_py()))
 
     def join(self, ends: Mapping[str, int], newest_us: int | None) -> None:
         for stream, end in ends.items():

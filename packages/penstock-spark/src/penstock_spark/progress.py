@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.core.logs import get_logger
-from penstock_spark.bronze import BronzeBatch
+from penstock_spark.bronze import MESSAGES_TABLE, BronzeBatch
 from penstock_spark.lake import DataFile
 from penstock_spark.lake.storage import write_atomically
 
@@ -120,11 +120,16 @@ class FlowProgress:
 
     def report_damage(self, file: DataFile, reason: str) -> None:
         """Record a file of bronze that cannot be read, and whose messages are missing."""
-        log.error("bronze file unreadable", flow=self.flow, file=file.path, rows=file.rows,
-                  reason=reason)  # fmt: skip
-        known = {each["file"]: each for each in self.damaged_files()}
-        known[file.path] = {"file": file.path, "rows": file.rows, "reason": reason}
-        self._write("damage", list(known.values()))
+        facts = {
+            "table": MESSAGES_TABLE,
+            "file": file.path,
+            "batches": [file.lower.get("batch"), file.upper.get("batch")],
+            "rows": file.rows,
+            "reason": reason,
+        }
+        log.error("bronze file unreadable", flow=self.flow, **facts)
+        others = [each for each in self.damaged_files() if each["file"] != file.path]
+        self._write("damage", [*others, facts])
 
     def damaged_files(self) -> list[dict[str, Any]]:
         return self._read("damage") or []

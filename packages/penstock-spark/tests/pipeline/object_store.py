@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -9,11 +10,12 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -115,3 +117,55 @@ def faulty(store: ObjectStore, fault: Fault) -> Iterator[int]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@dataclass(frozen=True)
+class OneFault:
+    """Befalls the first request with all these words in its method and path."""
+
+    words: tuple[str, ...]
+    decision: str | int
+
+
+@contextmanager
+def faulty_process(store: ObjectStore, faults: Sequence[OneFault]) -> Iterator[FaultyProcess]:
+    """The proxy as a process: delta-rs' file system holds Python's lock while it waits."""
+    parent, child = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve_faults, args=(store, tuple(faults), child), daemon=True
+    )
+    process.start()
+    try:
+        yield FaultyProcess(parent.recv(), parent)
+    finally:
+        process.terminate()
+        process.join()
+
+
+@dataclass(frozen=True)
+class FaultyProcess:
+    port: int
+    _pipe: Connection
+
+    def left(self) -> list[OneFault]:
+        """Faults that have not befallen a request."""
+        self._pipe.send(None)
+        found: list[OneFault] = self._pipe.recv()
+        return found
+
+
+def _serve_faults(store: ObjectStore, faults: tuple[OneFault, ...], pipe: Connection) -> None:
+    left = list(faults)
+
+    def decide(method: str, path: str) -> str | int:
+        for each in left:
+            if all(word in f"{method} {path}" for word in each.words):
+                left.remove(each)
+                return each.decision
+        return "pass"
+
+    with faulty(store, decide) as port:
+        pipe.send(port)
+        while True:
+            pipe.recv()
+            pipe.send(left)

@@ -68,6 +68,7 @@ class Live:
     directory: FlowDirectory
     sent: Counter[str] = field(default_factory=Counter)
     batches: int = 0
+    writer: int | None = None
     _last: bytearray = field(default_factory=bytearray)
 
     def apply(self, count: int) -> None:
@@ -85,7 +86,7 @@ class Live:
     def _apply(self) -> None:
         checkpoint = open_checkpoint(self.directory.checkpoint, self.directory.lake)
         arrived = self.spark.createDataFrame([(self._last,)], f"{PACKED_COLUMN} BINARY")
-        applying = BatchProcessor(self.tally, self.directory, checkpoint)
+        applying = BatchProcessor(self.tally, self.directory, checkpoint, writer=self.writer)
         applying(arrived.withColumn("now", current_timestamp()), self.batches)
 
     def _messages(self, count: int) -> pa.RecordBatch:
