@@ -120,7 +120,7 @@ class FlowProgress:
 
     def report_damage(self, file: DataFile, reason: str) -> None:
         """Record a file of bronze that cannot be read, and whose messages are missing."""
-        facts = {
+        facts: dict[str, Any] = {
             "table": MESSAGES_TABLE,
             "file": file.path,
             "batches": [file.lower.get("batch"), file.upper.get("batch")],

@@ -15,7 +15,7 @@ from penstock.core.errors import ConfigurationError
 from penstock_spark import bronze, progress
 from penstock_spark.bronze import MESSAGES_SCHEMA, MESSAGES_TABLE, BronzeFiles, FlowTakenOver
 from penstock_spark.directory import FlowDirectory
-from penstock_spark.lake import CorruptFile, DataFile, Lake
+from penstock_spark.lake import CorruptFile, DataFile, Lake, StagedBatch, StorageLocation, storage
 from penstock_spark.lake.storage import StorageFull
 from penstock_spark.progress import FlowProgress, RunState
 from penstock_spark.replay import FlowReplay
@@ -79,15 +79,21 @@ def test_a_worker_that_reads_columns_names_the_damaged_file(tmp_path: Path) -> N
     assert path == "gone.parquet"
     assert "table bronze.messages: file" in reason
     assert "(batch 3) with 7 rows cannot be read" in reason
-    with pytest.raises(KeyError):  # other errors are not about files
-        bronze.apply_readable(files, lambda _: {}["x"], lambda *_: None)
+
+
+def test_other_errors_of_a_batch_are_not_about_files(tmp_path: Path) -> None:
+    def apply(_: BronzeFiles) -> None:
+        raise KeyError("colour")
+
+    with pytest.raises(KeyError, match="colour"):
+        bronze.apply_readable(BronzeFiles(StorageLocation.parse(tmp_path), ()), apply, print)
 
 
 def test_a_full_disk_is_waited_for_and_raises_an_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, _ = bronze.open_table(Lake(tmp_path / "lake", "tally"))
-    writing = bronze.StagedBatch(table.location).open_writer(MESSAGES_SCHEMA)
+    writing = StagedBatch(table.location).open_writer(MESSAGES_SCHEMA)
     columns = {name: [None] for name in MESSAGES_SCHEMA.names}
     writing.add(pa.table(columns, MESSAGES_SCHEMA))
     fsync = os.fsync
@@ -120,7 +126,7 @@ def test_the_state_is_recorded_on_a_full_disk(
 ) -> None:
     found = FlowProgress(tmp_path, "tally")
     found.set_state(RunState.RUNNING, 0.0)
-    write = progress.write_atomically
+    write = storage.write_atomically
 
     def full(path: Path, text: str) -> None:
         if (tmp_path / "tally.reserve").exists():
