@@ -73,6 +73,16 @@ def test_a_broker_does_not_carry_what_only_others_need(tmp_path: Path) -> None:
     assert NOT_OF_A_BROKER & set(loaded.split()) == set()
 
 
+def test_the_help_needs_no_extra() -> None:
+    code = (
+        "import sys; sys.modules['asyncssh'] = sys.modules['pyarrow'] = None; "
+        "from penstock.cli import app; app(['--help'], prog_name='penstock')"
+    )
+    python = [sys.executable, "-c", code]
+    run = subprocess.run(python, env=environment(), check=False, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_a_module_that_is_not_installed_is_said_with_what_brings_it() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None; from penstock.cli import app; "
@@ -85,7 +95,7 @@ def test_a_module_that_is_not_installed_is_said_with_what_brings_it() -> None:
     assert "Traceback" not in asked.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "once", "replay", "compact"])
+@pytest.mark.parametrize("command", ["run", "once", "replay"])
 def test_without_java_the_pipeline_says_what_to_install(tmp_path: Path, command: str) -> None:
     home = environment(JAVA_HOME=str(tmp_path))
     asked = run("pipeline", command, "--data", tmp_path / "data", env=home)

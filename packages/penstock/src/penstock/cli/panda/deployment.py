@@ -26,7 +26,6 @@ from penstock.cli.panda.machine import (
     Machine,
     MachineAccess,
 )
-from penstock.cli.panda.ssh import SshMachine
 from penstock.cli.panda.topology import (
     DeploymentTopology,
     LaunchCommand,
@@ -70,6 +69,8 @@ class Deployment:
             if is_local and not self._always_ssh:
                 found = LocalMachine(self._access)
             else:
+                from penstock.cli.panda.ssh import SshMachine  # needs the extra `ssh`
+
                 found = SshMachine(host, self._access)
             self._machines[host] = found
         return found
