@@ -67,7 +67,7 @@ class SourceOptions:
     starting: str = "earliest"  #: for streams that are not in bronze
     max_offsets: int = 500_000  #: the largest batch
     fail_on_loss: bool = True
-    every: float = 0.5  #: seconds between the beginnings of batches
+    every: float = 0.25  #: seconds between the beginnings of batches
     shards: int | None = None  #: of a new bronze table; None: the default
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.java import check_java
@@ -87,10 +87,14 @@ _FLOW_SETTINGS: Final = {
 #: cost more than it saves.
 _FLOW_LOCAL_SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    # Every file that Hadoop creates on a local disk starts a process, chmod: without the files of
-    # checksums a batch starts half as many.
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # Without files of checksums.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+#: On a local disk Hadoop starts a process (`chmod`, `readlink`) for most operations on a file: with
+#: Spark's default manager about 25 for the two files of a batch, with this one two.
+_FILE_MANAGER: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 #: The share of the machine's memory for Spark's driver; the rest is for Python workers, the broker
 #: and the database.
 _DRIVER_SHARE: Final = 0.125
@@ -114,10 +118,23 @@ def flow_session(
             local = _FLOW_LOCAL_SETTINGS
         ours = {**_FLOW_SETTINGS, **memory, **local, **(settings or {})}
         spark = open_session(f"penstock-{flow}", master, ours)
+        if local:
+            _use_file_manager(spark)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _use_file_manager(spark: SparkSession) -> None:
+    """Unless this release of Spark has it elsewhere."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None  # the session is not remote
+    with suppress(Py4JJavaError):
+        jvm.java.lang.Class.forName(_FILE_MANAGER)
+        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _FILE_MANAGER)
 
 
 def _connect(remote: str) -> SparkSession:

@@ -128,7 +128,7 @@ def run(
     url: Url = DEFAULT_URL,
     every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="The interval of batches.")
-    ] = 0.5,
+    ] = 0.25,
     max_batch: LargestBatch = 500_000,
     loss: FailOnLoss = True,
     lake: LakeUrl = None,

@@ -102,7 +102,9 @@ class OccupancyLedger:
     def apply(self, facts: HiveFacts, shard: HiveShard) -> GoldRows:
         """Changes of the hives of a shard by a batch, which has these facts of them."""
         manual = anchors.new_manual_counts(self.connection, facts.clock, shard)
-        hives = np.unique(np.concatenate([facts.counts.hive, manual.anchors.hive]))
+        # A message that counts nothing, such as a copy, changes when a hive was heard of.
+        heard = (facts.counts.hive, facts.receipts.hive, manual.anchors.hive)
+        hives = np.unique(np.concatenate(heard))
         return self._changes(hives, facts, manual)
 
     def pass_time(self, hives: Numbers, clock: int, shard: HiveShard) -> GoldRows:

@@ -202,8 +202,9 @@ def read_freshness(
     at = np.searchsorted(doors["sensor"], receipts.sensor, sorter=order)
     at = order[np.minimum(at, len(order) - 1)] if len(order) else EMPTY
     known = np.flatnonzero(doors["sensor"][at] == receipts.sensor[: len(at)])
-    received[at[known]] = np.maximum(received[at[known]], receipts.received[known])
-    status[at[known]] = np.maximum(status[at[known]], receipts.status[known])
+    # A sensor may occur twice: with its reports and with its statuses.
+    np.maximum.at(received, at[known], receipts.received[known])
+    np.maximum.at(status, at[known], receipts.status[known])
 
     row = np.searchsorted(hives, doors["hive"])
     heard = np.where(doors["events"] > 0, np.maximum(received, status), received)

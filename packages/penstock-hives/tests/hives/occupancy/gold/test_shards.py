@@ -19,6 +19,7 @@ from penstock_hives.occupancy import silver, writer
 from penstock_hives.occupancy.batch_job import BatchJob, JobResult
 from penstock_hives.occupancy.gold.catalogue import HiveShard, read_sensors
 from penstock_hives.occupancy.gold.ledger import HiveFacts, OccupancyLedger
+from penstock_hives.occupancy.gold.staging import GoldStaging
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.occupancy.silver import make_silver
 from penstock_hives.occupancy.slots import merge_counts
@@ -143,4 +144,63 @@ def test_the_driver_of_a_large_batch_gets_names_of_files_only(
     line.apply([middle // 2, middle, middle + 50], generation=1)
     line.flow.adopt(1)
     assert gold(line) == large
-    assert database.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'staging'") == []
+    assert staging_tables(database) == []
+
+
+def test_a_repeated_task_replaces_its_rows(books: Bookkeeper) -> None:
+    books.hive(1)
+    books.hive(2)
+    staging = GoldStaging.of_batch("hives", 0, 7)
+    rows = {
+        part: {"hive_offset": correction_rows(hive, amount)}
+        for part, hive, amount in ((0, 1, 5), (1, 2, 6))
+    }
+    with books.database.transaction() as connection:
+        GoldStaging.of_batch("hives", 0, 6).create(connection)  # of a process that was killed
+        staging.create(connection)
+    for part in (0, 1, 0):
+        with books.database.transaction() as connection:
+            staging.copy(connection, rows[part], "gold", part)
+    with books.database.transaction() as connection:
+        staging.merge(connection)
+        staging.drop(connection)
+    assert [(row[0], row[2]) for row in books.table("hive_offset")] == [(1, 5), (2, 6)]
+    assert staging_tables(books.database) == []
+
+
+def correction_rows(hive: int, amount: int) -> pa.Table:
+    at = pa.array([clock(4)], pa.timestamp("us", "UTC"))
+    return pa.table({"hive_id": [hive], "at": at, "correction": [amount], "cause": ["nightly"]})
+
+
+def staging_tables(database: Database) -> list[Any]:
+    return database.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'staging'")
+
+
+@pytest.mark.parametrize("where", ["merge", "drop"])
+def test_a_large_batch_that_broke_off_is_applied_once(
+    spark: SparkSession,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+) -> None:
+    """Before the transaction that publishes it, and after it."""
+    monkeypatch.setattr(writer, "SMALL_BATCH", 10)
+    line = Line.laid(spark, database, tmp_path, Quirks(), days=0.3)
+    end = len(line.frames)
+    with monkeypatch.context() as patched:
+        patched.setattr(GoldStaging, where, lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            line.flow.apply(line.batch(0, 0, end - 60))
+    line.flow.close()
+    assert len(line.table("pipeline_batch")) == (where == "drop")
+
+    line.apply([end - 60])
+
+    found = gold(line)
+    assert staging_tables(database) == []
+    line.flow.begin_rebuild(1, 0)
+    line.apply([], generation=1)
+    line.flow.adopt(1)
+    assert gold(line) == found
