@@ -204,3 +204,18 @@ def test_a_large_batch_that_broke_off_is_applied_once(
     line.apply([], generation=1)
     line.flow.adopt(1)
     assert gold(line) == found
+
+
+def test_a_task_reads_the_messages_of_its_sensors_only(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    line = Line.laid(spark, database, tmp_path, Quirks(), days=0.3, hives=12)
+    files = line.batch(0, 0, len(line.frames)).bronze_files
+    shares = [silver.MessageShards(files, number, 3).read() for number in range(3)]
+    keys = [
+        [key for batch in share for key in batch["routing_key"].to_pylist()] for share in shares
+    ]
+    sensors = [{key.replace("/", ".").split(".")[1] for key in each} for each in keys]
+    assert sum(map(len, keys)) == len(line.frames)
+    assert all(sensors)
+    assert sum(map(len, sensors)) == len(set.union(*sensors))
