@@ -11,7 +11,7 @@ from penstock_pump.components import post, subscribe
 from penstock_pump.config.sarracenia import read_conf
 from tests.integration.pump.running import make_tree, running, settings, tree, until
 from tests.integration.pump.sarracenia import Sarracenia
-from tests.peers import Broker
+from tests.peers import Penstock
 from tests.pump.servers import serving
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 @pytest.mark.parametrize("placement", ["", "mirror on\nstrip 1\nreject .*file_1.*\n"])
 async def test_the_same_file_gives_the_same_files(
-    placement: str, broker: Broker, name: str, tmp_path: Path
+    placement: str, penstock: Penstock, name: str, tmp_path: Path
 ) -> None:
     """Neither topicPrefix nor acceptUnmatched are set: sr3's defaults decide."""
-    sr3 = Sarracenia(tmp_path / "sr3", broker, "sr3", "sr3")
+    sr3 = Sarracenia(tmp_path / "sr3", penstock, "sr3", "sr3")
     there, theirs, ours = (tmp_path / each for each in ("there", "theirs", "ours"))
     theirs.mkdir()
     make_tree(there, 10)
@@ -41,10 +41,10 @@ async def test_the_same_file_gives_the_same_files(
     assert ours_settings.dialect == "sr3"
     with serving(there) as server:
         posts = settings(
-            "post", broker.url, tmp_path / "p", dialect="sr3", post_exchange=f"x{name}",
+            "post", penstock.url, tmp_path / "p", dialect="sr3", post_exchange=f"x{name}",
             post_base_url=server.url, post_base_dir=there, path=[there],
         )  # fmt: skip
-        async with connect(broker.url) as fabric:
+        async with connect(penstock.url) as fabric:
             # sr3 will not bind to an exchange that is not there.
             await fabric.publish("nobody.listens", b"", exchange=f"x{name}")
         await sr3.run("sr3", "declare", "subscribe/t")
