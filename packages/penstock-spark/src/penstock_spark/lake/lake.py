@@ -96,8 +96,10 @@ class Lake:
     ) -> None:
         """Make the written files the batch; without files it has no rows."""
         found = self.table(table)
-        if not files and not found.exists():
-            return
+        if not files:
+            last = found.last_transaction(self.flow) if found.exists() else None
+            if last is None or last < batch_id:
+                return  # there is nothing to replace
         found.create(schema, (DAY_COLUMN,))
         found.commit(self.flow, batch_id, files, replace_by=BATCH_COLUMN)
 
