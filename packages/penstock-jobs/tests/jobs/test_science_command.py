@@ -126,7 +126,12 @@ def test_methods_are_validated_beside_what_costs_nothing(data: Path) -> None:
     assert status == 0
     assert lines[0].split()[:2] == ["coverage", "error"]
     found = {line[:16].strip(): line[16:].split() for line in lines[1:]}
-    assert list(found) == ["vote of models", "no correction", "always human"]
+    assert list(found) == [
+        "vote of models",
+        "calibrated vote",
+        "no correction",
+        "always human",
+    ]
     assert found["always human"][0] == "100.0%"
     errors = {name: float(cells[1].rstrip("%")) for name, cells in found.items()}
     assert errors["vote of models"] < errors["always human"]

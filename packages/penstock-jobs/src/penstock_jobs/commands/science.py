@@ -7,7 +7,7 @@ so a worker can run it as its script.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -71,6 +71,7 @@ def build(
     from penstock_jobs.science.model import ALL, FRESH, new_model, searches
     from penstock_jobs.science.model_file import save_model
     from penstock_jobs.science.spark import build_on_spark as build_on
+    from penstock_jobs.science.validation import calibrate
     from penstock_spark.session import flow_session
 
     target = _given(context.obj.models, "--models")
@@ -81,7 +82,7 @@ def build(
     wanted = searches(ALL if ages else FRESH)
     with flow_session("science", master) as spark:
         model = build_on(spark, model, wanted, _PrintedProgress())
-    target.write_bytes(save_model(model))
+    target.write_bytes(save_model(replace(model, calibration=calibrate(model))))
 
 
 @app.command()

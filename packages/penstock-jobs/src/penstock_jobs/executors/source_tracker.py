@@ -6,7 +6,7 @@ The functions at the end run in the processes of the pool.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock_jobs.executors.executor import (
@@ -106,6 +106,7 @@ def build(
     from penstock_jobs.science.decay import decay_coefficients
     from penstock_jobs.science.matrix import prepare
     from penstock_jobs.science.model_file import save_model
+    from penstock_jobs.science.validation import calibrate
 
     trials = {
         name: tuple(Aging(trials, position) for position, trials in each)
@@ -120,6 +121,7 @@ def build(
         from penstock_jobs.science import spark as on_spark
 
         model = on_spark.build_on_spark(spark, model, searches, progress)
+    model = replace(model, calibration=calibrate(model))
     figures = {
         "signatures": sum(len(bag) for bag in model.bags.values()),
         "cells": len(model.bags),

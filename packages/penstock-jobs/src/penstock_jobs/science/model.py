@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock_jobs.errors import DatasetError, DatasetProblem
+from penstock_jobs.science.calibration import SourceCalibration
 from penstock_jobs.science.classifiers import CONFIGURATIONS, ClassifierConfiguration, Labels, fit
 from penstock_jobs.science.decay import DecayCoefficients
 from penstock_jobs.science.indicators import ANIMAL, HUMAN, Season
@@ -48,6 +49,7 @@ class SourceModel:
     coefficients: DecayCoefficients
     bags: Mapping[ModelCell, tuple[Signature, ...]]
     seed: int = SEED
+    calibration: SourceCalibration | None = None
 
     def features_of(self, cell: ModelCell) -> Floats:
         """The reference at the age of the cell."""

@@ -11,17 +11,20 @@ import io
 import json
 import platform
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from penstock.core.units import MiB
 from penstock_jobs import archive
 from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats.json import check_json
+from penstock_jobs.science.calibration import INPUTS, SourceCalibration
 from penstock_jobs.science.classifiers import CONFIGURATIONS
 from penstock_jobs.science.decay import DecayCoefficients
 from penstock_jobs.science.indicators import FEATURES, INDICATORS, SAMPLE, SEASON, Season
@@ -36,6 +39,7 @@ MAX_MODEL_BYTES: Final = 16 * MiB
 _MAX_VALUES: Final = 500_000
 #: Length of a sample's id.
 _MAX_TEXT: Final = 255
+_CALIBRATION: Final = "calibration.json"
 _NAMES: Final = {configuration.name: configuration for configuration in CONFIGURATIONS}
 
 
@@ -70,14 +74,15 @@ def save_model(model: SourceModel) -> bytes:
         }
         for season in Season
     }
-    return archive.pack(
-        {
-            "manifest.json": _json(manifest),
-            "coefficients.json": _json(slopes),
-            "signatures.json": _json(bags),
-            "matrix.parquet": matrix,
-        }
-    )
+    files = {
+        "manifest.json": _json(manifest),
+        "coefficients.json": _json(slopes),
+        "signatures.json": _json(bags),
+        "matrix.parquet": matrix,
+    }
+    if model.calibration is not None:
+        files[_CALIBRATION] = _json(asdict(model.calibration))
+    return archive.pack(files)
 
 
 def load_model(data: bytes) -> SourceModel:
@@ -95,6 +100,7 @@ def load_model(data: bytes) -> SourceModel:
             DecayCoefficients(_loaded_slopes(slopes)),
             {_cell(bag): tuple(_signature(*each) for each in bag["signatures"]) for bag in bags},
             int(manifest["seed"]),
+            _loaded_calibration(files.get(_CALIBRATION)),
         )
     except KeyError as error:
         raise JobFormatError(f"not a model: {error.args[0]!r} is missing") from error
@@ -103,6 +109,18 @@ def load_model(data: bytes) -> SourceModel:
     if hashlib.sha256(model.matrix.values.tobytes()).hexdigest() != manifest["matrix"]:
         raise JobFormatError("the model is damaged: the matrix has changed")
     return model
+
+
+def _loaded_calibration(data: bytes | None) -> SourceCalibration | None:
+    """Models of older versions have none."""
+    if data is None:
+        return None
+    check_json(data, _MAX_VALUES)
+    calibration = TypeAdapter(SourceCalibration).validate_json(data)
+    numbers = [*calibration.weights, calibration.threshold]
+    if len(calibration.weights) != INPUTS or not np.isfinite(numbers).all():
+        raise JobFormatError(f"not a model: {_CALIBRATION} has other inputs")
+    return calibration
 
 
 def _json(value: Any) -> bytes:

@@ -8,12 +8,17 @@ age and dilution.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock_jobs.science.calibration import (
+    SourceCalibration,
+    calibration_inputs,
+    human_share,
+)
 from penstock_jobs.science.classifiers import Decide, Labels, fit
 from penstock_jobs.science.indicators import ANIMAL, FEATURES, HUMAN
 from penstock_jobs.science.matrix import Floats, features
@@ -45,6 +50,8 @@ class SourcePredictions:
     hours: Floats
     dilutions: Floats
     deciding: tuple[tuple[str, ...], ...]  #: the features that voted, most weight first
+    #: Samples whose data does not tell, of those without a prediction; None: not calibrated.
+    undecided: NDArray[np.bool_] | None = None
 
     @property
     def predicted(self) -> int:
@@ -79,7 +86,15 @@ class SourcePredictor:
             else:
                 corrected = uncorrected_samples(values)
             found[origin] = corrected, self._vote(corrected, values, when)
-        return {scheme: _verdict(scheme, found) for scheme in SCHEMES}
+        predictions = {scheme: _verdict(scheme, found) for scheme in SCHEMES}
+        calibration = self._model.calibration
+        if calibration is None or not self._corrects:
+            return predictions
+        indicators = np.isfinite(values).sum(axis=1)
+        return {
+            scheme: _calibrated(each, calibration, indicators)
+            for scheme, each in predictions.items()
+        }
 
     def _vote(self, corrected: CorrectedSamples, values: Floats, when: NDArray[np.intp]) -> Ballot:
         ballot = Ballot(len(values))
@@ -128,6 +143,28 @@ def _verdict(scheme: str, found: dict[int, tuple[CorrectedSamples, Ballot]]) -> 
         np.where(holds, human.dilutions, animal.dilutions),
         tuple(ballots[bool(each)].deciding(scheme, row) for row, each in enumerate(holds)),
     )
+
+
+def verdict_inputs(predictions: SourcePredictions, indicators: NDArray[np.intp]) -> Floats:
+    """What the calibration is computed from."""
+    human, animal = predictions.human, predictions.animal
+    shares = (
+        human_share(human.classes, human.confidence),
+        human_share(animal.classes, animal.confidence),
+    )
+    return calibration_inputs(shares, (human.misfit, animal.misfit), indicators)
+
+
+def _calibrated(
+    found: SourcePredictions, calibration: SourceCalibration, indicators: NDArray[np.intp]
+) -> SourcePredictions:
+    """The confidence is the probability that the answer is right; unlikely answers are none."""
+    probability = calibration.human_probability(verdict_inputs(found, indicators))
+    right = np.where(found.classes == HUMAN, probability, 1 - probability)
+    right = np.where(found.classes == 0, 0.0, right)
+    undecided = (found.classes != 0) & (right < calibration.threshold)
+    classes = np.where(undecided, 0, found.classes).astype(np.int8)
+    return replace(found, classes=classes, confidence=right, undecided=undecided)
 
 
 SCHEMES: Final = ("MAJORITY_VOTE", "ERROR", "ERROR2")

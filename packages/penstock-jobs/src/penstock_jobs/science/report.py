@@ -39,8 +39,12 @@ def prediction_table(
 def explanation(predictions: SourcePredictions) -> dict[str, tuple[str, ...]]:
     """Confidence, age, dilution and deciding features of each sample."""
     named = {HUMAN: "human", ANIMAL: "animal", 0: ""}
+    undecided = predictions.undecided
     return {
-        "origin": tuple(named[int(each)] for each in predictions.classes),
+        "origin": tuple(
+            "undecided" if undecided is not None and undecided[row] else named[int(each)]
+            for row, each in enumerate(predictions.classes)
+        ),
         "confidence": tuple(f"{each:.3f}" for each in predictions.confidence),
         "hours": tuple(f"{each:.0f}" for each in predictions.hours),
         "dilution": tuple(f"{each:.3g}" for each in predictions.dilutions),

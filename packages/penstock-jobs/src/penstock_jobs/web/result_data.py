@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from statistics import median
 
 from penstock_jobs.model import VoteResult
+from penstock_jobs.science.calibration import CalibrationReport
 from penstock_jobs.science.indicators import FEATURES, INDICATORS, SAMPLE, Season
 from penstock_jobs.science.model import SourceModel
 
-HUMAN, ANIMAL = "human", "animal"
+HUMAN, ANIMAL, UNDECIDED = "human", "animal", "undecided"
 
 
 @dataclass(frozen=True, slots=True)
 class ResultSample:
     name: str
-    origin: str  #: human, animal, or empty where no model applies
+    origin: str  #: human, animal, undecided, or empty where no model applies
     confidence: float
     hours: float
     dilution: float
@@ -105,6 +106,7 @@ class ModelFacts:
     scores: list[tuple[str, int]]  #: a histogram
     #: Indicator, hours until 10 % are left in summer and in winter.
     decay: list[tuple[str, float | None, float | None]]
+    calibration: CalibrationReport | None = None
 
 
 def read_model_facts(model: SourceModel) -> ModelFacts:
@@ -128,6 +130,7 @@ def read_model_facts(model: SourceModel) -> ModelFacts:
             (name, _tenth_hours(model, Season.SUMMER, at), _tenth_hours(model, Season.WINTER, at))
             for at, name in enumerate(INDICATORS)
         ],
+        None if model.calibration is None else model.calibration.report,
     )
 
 

@@ -17,9 +17,16 @@ from penstock_jobs.http import results
 from penstock_jobs.http.results import ResultFormat
 from penstock_jobs.model import JobResponse
 from penstock_jobs.science import model_file
+from penstock_jobs.science.calibration import CalibrationReport
 from penstock_jobs.service import JobService
 from penstock_jobs.web import result_data
-from penstock_jobs.web.result_data import ANIMAL, HUMAN, ModelFacts, ResultPrediction
+from penstock_jobs.web.result_data import (
+    ANIMAL,
+    HUMAN,
+    UNDECIDED,
+    ModelFacts,
+    ResultPrediction,
+)
 from penstock_store.dashboard.pages import PageRequest
 from penstock_store.dashboard.theme import (
     ACCENT_COLOUR,
@@ -94,6 +101,8 @@ def _prediction(found: ResultPrediction) -> None:
         figure(f"{found.predicted} / {len(found.samples)}", "samples predicted")
         figure(str(found.count(HUMAN)), "human")
         figure(str(found.count(ANIMAL)), "animal")
+        if undecided := found.count(UNDECIDED):
+            figure(str(undecided), "undecided")
         if found.error is not None:
             figure(f"{found.error:.1%}", "test error, by the ids")
     with ui.element("div").classes("p-columns"):
@@ -140,6 +149,17 @@ async def _models(response: JobResponse) -> None:
         with ui.column().classes("p-card"):
             ui.label("Hours until 10 % are left").classes("p-h3")
             ui.html(decay_table(facts), sanitize=False).classes("p-scroll")
+    if facts.calibration is not None:
+        _calibration(facts.calibration)
+
+
+def _calibration(report: CalibrationReport) -> None:
+    with ui.element("div").classes("p-figures"):
+        figure(f"{report.coverage:.0%}", "of samples with an answer")
+        figure(f"{report.accuracy:.1%}", "of these right, on held-out rows")
+        figure(f"{report.ece[0]:.3f} → {report.ece[1]:.3f}", "calibration error")
+        figure(f"{report.brier[0]:.3f} → {report.brier[1]:.3f}", "Brier score")
+    _chart("Reliability of the confidence", reliability_chart(report), 320)
 
 
 def _value(response: JobResponse) -> None:
@@ -277,6 +297,36 @@ def age_and_dilution_chart(found: ResultPrediction) -> ChartOptions:
         legend={"top": 0, "right": 0, "textStyle": {"color": CHART_TEXT_COLOUR}, "icon": "circle"},
         xAxis=value_axis(name="hours", nameLocation="middle", nameGap=26),
         yAxis={**value_axis(name="dilution"), "type": "log", "minorSplitLine": {"show": False}},
+        tooltip={"trigger": "item"},
+        series=series,
+    )
+
+
+def reliability_chart(report: CalibrationReport) -> ChartOptions:
+    """The share of right answers by confidence, before and after calibration."""
+    bins = {"share of votes": report.before, "calibrated": report.after}
+    colours = {"share of votes": CHART_TEXT_COLOUR, "calibrated": ACCENT_COLOUR}
+    series: list[dict[str, Any]] = [
+        {
+            "type": "line",
+            "name": name,
+            "symbolSize": 9,
+            "itemStyle": {"color": colours[name]},
+            "lineStyle": {"color": colours[name]},
+            "data": [
+                {"name": f"{each.count} answers", "value": [each.confidence, each.right]}
+                for each in found
+            ],
+        }
+        for name, found in bins.items()
+    ]
+    ideal = {"type": "dashed", "color": CHART_TEXT_COLOUR, "width": 1}
+    series.append({"type": "line", "symbol": "none", "lineStyle": ideal, "data": [[0, 0], [1, 1]]})
+    return base_options(
+        grid=chart_grid(left=8, top=34, bottom=26),
+        legend={"top": 0, "right": 0, "textStyle": {"color": CHART_TEXT_COLOUR}, "data": [*bins]},
+        xAxis=value_axis(min=0, max=1, name="confidence", nameLocation="middle", nameGap=26),
+        yAxis=value_axis(min=0, max=1, name="right"),
         tooltip={"trigger": "item"},
         series=series,
     )

@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from penstock_jobs.science.matrix import prepare
 from penstock_jobs.science.model import build, new_model, searches
 from penstock_jobs.science.prediction import SourcePredictor
 from penstock_jobs.science.report import prediction_result
+from penstock_jobs.science.validation import calibrate
 from penstock_jobs.service import JobService
 from penstock_jobs.web.section import section_over
 from penstock_store.dashboard.app import create_app
@@ -87,6 +89,7 @@ def done(request: JobRequest) -> JobResponse:
     if isinstance(request, BuildModels):
         model = new_model(prepare(request.dataset), decay_coefficients(request.agings))
         built = build(model, searches(configurations=FEW))
+        built = replace(built, calibration=calibrate(built, samples=500))
         return JobResponse(request.id, request.type, models=model_file.save_model(built))
     if isinstance(request, PredictModels):
         samples = prepare(request.dataset)
