@@ -398,3 +398,34 @@ async def test_plugins_are_told_a_block_from_a_file(
         known = Checksum("d", hashlib.md5(data).hexdigest())
         await receiving(replace(post, parts=block, sum=known), LETTER)
     assert seen == ["part of f", "all of f"]
+
+
+async def test_files_that_are_discarded_or_deleted_at_their_source(
+    transports: TransportRegistry, there: Path, here: Path, noted: Noted
+) -> None:
+    receiving = make(transports, here, noted, discard=True, delete=True)
+    assert (await receiving(file(there, "f"), LETTER)).code == 201
+    assert list(here.iterdir()) == list(there.iterdir()) == []
+
+
+async def test_a_dry_run_does_nothing(
+    transports: TransportRegistry, there: Path, here: Path, noted: Noted
+) -> None:
+    receiving = make(transports, here, noted, dry_run=True, delete=True)
+    assert (await receiving(file(there, "f"), LETTER)).message == "dry run"
+    assert list(here.iterdir()) == []
+    assert noted.posts == []
+    assert (there / "f").exists()
+
+
+async def test_content_that_a_plugin_changed_is_reported_as_transformed(
+    transports: TransportRegistry, there: Path, here: Path, noted: Noted
+) -> None:
+    def shorten(post: Post, path: Path) -> Post:
+        path.write_bytes(b"new")
+        return replace(post, sum=Checksum("d", "0"), parts=Parts.whole(3))
+
+    plugins = Plugins([Plugin(on_file=shorten)])
+    outcome = await make(transports, here, noted, plugins)(file(there, "f"), LETTER)
+    assert outcome.code == 203
+    assert str(noted.posts[0].parts) == "1,3,1,0,0"

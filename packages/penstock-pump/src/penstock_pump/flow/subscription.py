@@ -96,6 +96,8 @@ class ClientSubscription:
     def __init__(
         self, fabric: Fabric, url: str, bindings: Sequence[PumpBinding], queue: str, prefetch: int
     ) -> None:
+        if not bindings:
+            raise ConfigurationError("bind_queue off needs amqp://: other queues bind themselves")
         if protocol_of(url) is BrokerProtocol.MQTT:
             filters = [mqtt_filter(each.exchange, each.prefix, each.subtopic) for each in bindings]
             self._receiver = fabric.subscribe(*filters, name=queue, prefetch=prefetch)
