@@ -39,6 +39,7 @@ async def in_sync(leader: ClusterMember, count: int) -> None:
 async def test_a_rolling_restart_loses_nothing(etcd: str, tmp_path: Path) -> None:
     async with new_member(tmp_path / "b", url=etcd) as b:
         async with new_member(tmp_path / "a", url=etcd) as a:
+            await until(lambda: a.leads or b.leads)
             leader, follower = (a, b) if a.leads else (b, a)
             await in_sync(leader, 2)
             async with await aio_pika.connect(url(follower)) as connection:

@@ -10,8 +10,10 @@ import aio_pika
 import pytest
 from aio_pika import DeliveryMode, Message
 from aio_pika.exceptions import DeliveryError
+from typer.testing import CliRunner
 
 from penstock.broker.user import User
+from penstock.cli.cluster import app
 from penstock.client.management import call_management_api
 from penstock.cluster.member import Member
 from penstock.core.config import BrokerSettings
@@ -170,13 +172,21 @@ async def test_changes_of_an_older_epoch_are_refused(tmp_path: Path) -> None:
         leader._failure = None
 
 
-async def test_double_promotion_is_refused(tmp_path: Path) -> None:
+async def test_the_status_is_shown_and_double_promotion_is_refused(tmp_path: Path) -> None:
     async with pair(tmp_path) as (leader, follower):
 
         def promote(member: ClusterMember) -> None:
             address = member.addresses[1].replace("://", "://guest:guest@")
             call_management_api(address, "/api/cluster/promote", {"force": False})
 
+        def status(member: ClusterMember) -> str:
+            address = member.addresses[1].replace("://", "://guest:guest@")
+            return CliRunner().invoke(app, ["status", "--url", address]).output
+
+        for member in (leader, follower):
+            shown = await asyncio.to_thread(status, member)
+            assert f"leader  {leader.member.node}" in shown
+            assert follower.member.node in shown
         with pytest.raises(PenstockError, match="stop it first"):
             await asyncio.to_thread(promote, follower)
         with pytest.raises(PenstockError, match="leads already"):

@@ -8,6 +8,7 @@ change the set. Methods raise OSError if the coordinator cannot be reached.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,6 +62,11 @@ class Coordinator(Protocol):
     async def force(self) -> bool:
         """While nobody leads: make this member the only one in sync, whatever it lacks; returns
         False if somebody leads."""
+
+
+def coordinator_threads() -> ThreadPoolExecutor:
+    """Threads for requests to a coordinator: the renewal of a lease must not wait for disks."""
+    return ThreadPoolExecutor(3, thread_name_prefix="penstock-coordinator")
 
 
 def lease_clock() -> float:

@@ -16,7 +16,12 @@ import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.cluster.coordinator import ClusterView, LeaderRecord, Leadership
+from penstock.cluster.coordinator import (
+    ClusterView,
+    LeaderRecord,
+    Leadership,
+    coordinator_threads,
+)
 from penstock.core.errors import ConfigurationError
 
 
@@ -38,6 +43,7 @@ class EtcdCoordinator:
         self._ttl = max(1, math.ceil(lease))
         self._timeout = max(0.3, lease / 3)
         self._lease = 0
+        self._threads = coordinator_threads()
 
     async def identify(self, known: str) -> tuple[str, str]:
         found = await self._range()
@@ -141,10 +147,13 @@ class EtcdCoordinator:
 
     async def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The answer of the first host that gives one."""
+        loop = asyncio.get_running_loop()
         failure: OSError | None = None
         for _ in range(len(self._hosts)):
             try:
-                return await asyncio.to_thread(self._request, self._hosts[0], path, body)
+                return await loop.run_in_executor(
+                    self._threads, self._request, self._hosts[0], path, body
+                )
             except OSError as error:
                 failure = error
                 self._hosts.append(self._hosts.pop(0))

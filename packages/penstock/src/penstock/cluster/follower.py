@@ -48,6 +48,8 @@ READ_BYTES: Final = 1 << 20
 MAX_GROUP_BYTES: Final = 16 << 20
 HANDSHAKE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 3.0
+#: The longest silence during the copy: the leader reads its files to compute digests.
+COPY_SECONDS: Final = 60.0
 
 _log = get_logger("penstock.cluster")
 
@@ -140,8 +142,13 @@ class LeaderLink:
             raise FrameError(f"replication: {frame.type.name} is not expected here")
         return frame
 
-    async def _read(self) -> None:
-        data = await self._reader.read(READ_BYTES)
+    async def _read(self, seconds: float = COPY_SECONDS) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                data = await self._reader.read(READ_BYTES)
+        except TimeoutError:
+            reason = f"nothing from the leader for {seconds:g} s"
+            raise OSError(errno.ETIMEDOUT, reason) from None
         if not data:
             raise EOFError("the leader closed the connection")
         self.heard_at = time.monotonic()
@@ -194,13 +201,7 @@ class LeaderLink:
     async def _follow(self) -> None:
         while True:
             while not self._frames:
-                try:
-                    async with asyncio.timeout(self._timeout):
-                        await self._read()
-                except TimeoutError:
-                    raise OSError(
-                        errno.ETIMEDOUT, f"nothing from the leader for {self._timeout:g} s"
-                    ) from None
+                await self._read(self._timeout)
             batches: list[ChangeBatch] = []
             size = 0
             while self._frames and size < MAX_GROUP_BYTES:

@@ -13,7 +13,12 @@ import uuid
 from typing import Any, Final, LiteralString
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from penstock.cluster.coordinator import ClusterView, LeaderRecord, Leadership
+from penstock.cluster.coordinator import (
+    ClusterView,
+    LeaderRecord,
+    Leadership,
+    coordinator_threads,
+)
 from penstock.core.errors import ConfigurationError
 
 _TABLE: Final = """
@@ -73,6 +78,7 @@ class PostgresqlCoordinator:
         self._url = parts._replace(query=urlencode(query)).geturl()
         self._node = node
         self._lease = lease
+        self._threads = coordinator_threads()
 
     async def identify(self, known: str) -> tuple[str, str]:
         fields = {"name": self._name, "id": uuid.uuid4().hex, "secret": secrets.token_urlsafe(32)}
@@ -121,7 +127,8 @@ class PostgresqlCoordinator:
         return {"name": self._name, "node": self._node, "lease": self._lease, **fields}
 
     async def _run(self, query: LiteralString, fields: Any = None) -> list[Any]:
-        return await asyncio.to_thread(self._execute, query, fields)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._execute, query, fields)
 
     def _execute(self, query: LiteralString, fields: Any) -> list[Any]:
         try:

@@ -7,8 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: An acknowledgement sent so shortly before its connection broke may be lost.
-ACK_WINDOW_SECONDS = 2.0
+#: An acknowledgement sent so shortly before its connection broke may be lost: the leader may have
+#: been paused or cut off when it was sent, and the client notices that late.
+ACK_WINDOW_SECONDS = 10.0
 
 
 class Leader(NamedTuple):

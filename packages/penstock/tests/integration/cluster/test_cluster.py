@@ -56,6 +56,11 @@ def slow_down(workload: Workload, leader: MemberProcess, other: MemberProcess) -
     leader.from_followers.delay = 0.05
 
 
+def kill_all(workload: Workload, leader: MemberProcess, other: MemberProcess) -> None:
+    for member in workload.cluster.members:
+        member.kill()
+
+
 def kill_follower(workload: Workload, leader: MemberProcess, other: MemberProcess) -> None:
     other.kill()
 
@@ -73,6 +78,7 @@ FAULTS: list[Callable[[Workload, MemberProcess, MemberProcess], None]] = [
     lose_acknowledgements,
     lose_changes,
     slow_down,
+    kill_all,
     kill_follower,
     pause_follower,
 ]
