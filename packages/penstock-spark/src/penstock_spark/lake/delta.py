@@ -117,6 +117,7 @@ class LakeTable:
     ) -> None:
         """Create the table if it does not exist, and add columns that it lacks."""
         from deltalake import DeltaTable
+        from deltalake.exceptions import CommitFailedError
 
         if self._created is not None and self._created.equals(schema):
             return
@@ -124,7 +125,8 @@ class LakeTable:
             settings = {**_LOG_RETENTION, **(configuration or {})}
             if self.location.path is not None:
                 self.location.path.mkdir(parents=True, exist_ok=True)
-            with storage_errors(self.location):
+            # A conflict: another process was faster, or this one, and the answer was lost.
+            with suppress(CommitFailedError), storage_errors(self.location):
                 DeltaTable.create(
                     self.location.url,
                     schema,
@@ -150,7 +152,15 @@ class LakeTable:
     def add_columns(self, schema: pa.Schema) -> None:
         """Add the columns, and the fields of structs, that the table lacks; a column of another
         type is an error."""
+        for _ in range(_MAX_ATTEMPTS):
+            if self._try_add_columns(schema):
+                return
+        raise StorageUnavailable(f"table {self.name}: others commit all the time")
+
+    def _try_add_columns(self, schema: pa.Schema) -> bool:
+        """False if the table has changed meanwhile, perhaps by this attempt."""
         from deltalake import Schema
+        from deltalake.exceptions import CommitFailedError
 
         with self._lock:
             known = self.schema
@@ -166,11 +176,17 @@ class LakeTable:
                 for each in schema
                 if each.name not in known.names or not is_same_type(known.field(each.name), each)
             ]
-            if new:
-                before = self._refreshed().version()
+            if not new:
+                return True
+            before = self._refreshed().version()
+            try:
                 with storage_errors(self.location):
                     self._refreshed().alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
-                self._sync_log(before + 1, self._refreshed().version())
+            except CommitFailedError:
+                self._table = None
+                return False
+            self._sync_log(before + 1, self._refreshed().version())
+            return True
 
     @property
     def schema(self) -> pa.Schema:

@@ -7,7 +7,7 @@ Fields that the table lacks are reported, so that the table can grow before the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -43,6 +43,7 @@ _PART: Final = 256
 #: twenty bodies.
 _SINGLY: Final = 64
 _WORTHWHILE: Final = 16
+_MAX_TRIES: Final = 3
 _BATCH_ROWS: Final = 32_768
 _BATCH_BYTES: Final = 32 * MiB
 
@@ -78,6 +79,29 @@ class _Bodies:
 
 
 @dataclass(frozen=True, slots=True)
+class _Slice:
+    """Some bodies, and how often odd ones were taken out of them."""
+
+    indices: NDArray[Any]
+    tries: int = 0
+
+    def take(self, bodies: pa.Array) -> pa.Array:
+        return bodies if len(self.indices) == len(bodies) else bodies.take(pa.array(self.indices))
+
+    def divide(self, odd: Sequence[int]) -> list[_Slice]:
+        """The parts to try next; none if the bodies are to be decoded singly."""
+        count = len(self.indices)
+        if count <= _SINGLY:
+            return []
+        if odd and self.tries < _MAX_TRIES:
+            rest = np.delete(self.indices, odd)
+            alone = (_Slice(self.indices[[each]]) for each in odd)
+            return [*alone, *([_Slice(rest, self.tries + 1)] if len(rest) else [])]
+        size = _PART if count > _PART else count // 2
+        return [_Slice(self.indices[at : at + size]) for at in range(0, count, size)]
+
+
+@dataclass(frozen=True, slots=True)
 class MessageDecoder:
     """Picklable, and the same on every worker."""
 
@@ -108,31 +132,31 @@ class MessageDecoder:
         schema = self.body_schema
         fitter = RecordFitter(schema, self.new_columns, self.reserved, text=self.format.is_text)
         outcome = _Bodies()
-        waiting = [(0, len(bodies))]
+        waiting = [_Slice(np.arange(len(bodies)))]
         while waiting:
-            start, count = waiting.pop()
-            some = bodies.slice(start, count)
-            read = None
-            if count >= _WORTHWHILE and self.format.is_columnar:
-                read = self.format.read_columns(some, schema, self.new_columns)
+            some = waiting.pop()
+            wanted = some.take(bodies)
+            read: pa.StructArray | list[int] = []
+            if len(wanted) >= _WORTHWHILE and self.format.is_columnar:
+                read = self.format.read_columns(wanted, schema, self.new_columns)
             if isinstance(read, pa.Array):
-                outcome.indices.append(np.arange(start, start + count))
+                outcome.indices.append(some.indices)
                 outcome.rows.append(read)
-            elif count <= _SINGLY or not self.format.is_columnar:
-                self._decode_singly(some, start, fitter, outcome)
+            elif (parts := some.divide(read)) and self.format.is_columnar:
+                waiting += parts
             else:
-                waiting += reversed(_divide(start, count, read))  # the first part is next
+                self._decode_singly(wanted, some.indices, fitter, outcome)
         known = pa.struct(list(schema))
         if add_fields(known, outcome.found) == known:
             outcome.found = pa.null()
         return outcome
 
     def _decode_singly(
-        self, bodies: pa.Array, start: int, fitter: RecordFitter, outcome: _Bodies
+        self, bodies: pa.Array, numbers: NDArray[Any], fitter: RecordFitter, outcome: _Bodies
     ) -> None:
         indices: list[int] = []
         rows: list[dict[str, Any]] = []
-        for index, body in enumerate(bodies, start):
+        for index, body in zip(numbers.tolist(), bodies, strict=True):
             fitter.has_new_fields = False
             try:
                 records = self.format.records(body.as_py())
@@ -159,11 +183,14 @@ class MessageDecoder:
         for each in self.columns:
             taken[each.name] = each.build(messages)
         indices = np.concatenate(bodies.indices) if bodies.indices else np.zeros(0, np.int64)
+        arrays = bodies.rows or [pa.array([], pa.struct(list(self.body_schema)))]
+        if (np.diff(indices) < 0).any():  # odd bodies were decoded apart
+            order = np.argsort(indices, kind="stable")
+            indices, arrays = indices[order], [pa.concat_arrays(arrays).take(pa.array(order))]
         if len(indices) != len(messages) or (np.diff(indices) != 1).any():
             which = pa.array(indices)
             taken = {name: column.take(which) for name, column in taken.items()}
         names = self.body_schema.names
-        arrays = bodies.rows or [pa.array([], pa.struct(list(self.body_schema)))]
         flat = pa.chunked_array(arrays).flatten() if names else []
         columns = taken | dict(zip(names, flat, strict=True))
         absent = {
@@ -173,16 +200,6 @@ class MessageDecoder:
         }
         columns |= absent
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
-
-
-def _divide(start: int, count: int, odd: int | None) -> list[tuple[int, int]]:
-    """Parts of a slice of which some body is odd, perhaps a known one."""
-    if count > _PART:
-        return [(at, min(_PART, start + count - at)) for at in range(start, start + count, _PART)]
-    if odd is None or odd >= count:
-        return [(start, count // 2), (start + count // 2, count - count // 2)]
-    parts = [(start, odd), (start + odd, 1), (start + odd + 1, count - odd - 1)]
-    return [part for part in parts if part[1]]
 
 
 def table_schema(body: pa.Schema, columns: Iterable[MessageColumn], *, with_day: bool) -> pa.Schema:

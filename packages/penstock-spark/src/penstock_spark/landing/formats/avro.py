@@ -109,8 +109,8 @@ class AvroFormat:
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | None:
-        return None
+    ) -> pa.StructArray | list[int]:
+        return []
 
     def _explained(self, body: bytes, words: str) -> str:
         header = len(_SINGLE_OBJECT) + _FINGERPRINT_BYTES

@@ -33,10 +33,10 @@ class BodyFormat(Protocol):
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | int | None:
+    ) -> pa.StructArray | list[int]:
         """All bodies at once, one row each, the same as by `records` and `RecordFitter`.
 
-        If one of them needs a closer look: its number, or None if that is unknown.
+        If some of them need a closer look: their numbers, as far as they are known.
         """
 
 
@@ -66,13 +66,13 @@ class TextFormat:
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | None:
+    ) -> pa.StructArray | list[int]:
         if schema != self.schema:
-            return None
+            return []
         try:
             return pa.StructArray.from_arrays([bodies.cast(pa.string())], fields=list(schema))
         except pa.ArrowInvalid:
-            return None
+            return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class BytesFormat:
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | None:
+    ) -> pa.StructArray | list[int]:
         if schema != self.schema:
-            return None
+            return []
         return pa.StructArray.from_arrays([bodies], fields=list(schema))

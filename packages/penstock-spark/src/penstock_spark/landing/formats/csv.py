@@ -74,8 +74,8 @@ class CsvFormat:
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | None:
-        return None
+    ) -> pa.StructArray | list[int]:
+        return []
 
     def _names(self, rows: list[list[str]]) -> list[str]:
         """The names of the columns; takes the header from the rows."""

@@ -67,27 +67,36 @@ class JsonFormat:
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | int | None:
+    ) -> pa.StructArray | list[int]:
         record = pa.struct(list(schema))
         if not len(schema) or not _is_readable(record):
-            return None
+            return []
         try:
             bodies.cast(pa.string())
             found = _read(bodies.to_pylist(), record)
             found.validate()  # fields that it infers in some of the rows may be incomplete
         except pa.ArrowException as error:
-            row = _ERROR_ROW.search(str(error))
-            return None if row is None else int(row[1])
+            return _odd_rows(bodies, str(error))
         if found.column_names != ["b", "o"] or found["b"].null_count:
-            return None
+            return []
         if not np.array_equal(found["o"], np.arange(len(bodies))):
-            return None
+            return []
         read = found["b"].combine_chunks()
         if isinstance(read, pa.ChunkedArray):
             read = read.chunk(0)
         if not _is_finite(read):
-            return None
-        return _select(read, record, new_columns)
+            return []
+        selected = _select(read, record, new_columns)
+        return [] if selected is None else selected
+
+
+def _odd_rows(bodies: pa.Array, error: str) -> list[int]:
+    """The bodies that are no objects at first sight, or else the one that the error names."""
+    objects = pc.and_(pc.starts_with(bodies, b"{"), pc.ends_with(bodies, b"}"))
+    if odd := np.flatnonzero(~objects.to_numpy(zero_copy_only=False)).tolist():
+        return [int(row) for row in odd]
+    row = _ERROR_ROW.search(error)
+    return [int(row[1])] if row is not None and int(row[1]) < len(bodies) else []
 
 
 def _read(bodies: list[bytes], record: pa.StructType) -> pa.Table:

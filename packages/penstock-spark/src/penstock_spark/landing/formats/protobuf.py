@@ -76,8 +76,8 @@ class ProtobufFormat:
 
     def read_columns(
         self, bodies: pa.Array, schema: pa.Schema, new_columns: NewColumns
-    ) -> pa.StructArray | None:
-        return None
+    ) -> pa.StructArray | list[int]:
+        return []
 
 
 @lru_cache(maxsize=16)
