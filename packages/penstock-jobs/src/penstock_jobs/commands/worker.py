@@ -43,6 +43,14 @@ Allow = Annotated[
         "--allow", metavar="MODULE[:NAME]", help="Functions that requests may call; repeatable."
     ),
 ]
+Coroutines = Annotated[
+    bool,
+    typer.Option(
+        "--async",
+        help="Call coroutine functions (async def) on one event loop, as many at once as --fork "
+        "says; the only other type is fake.",
+    ),
+]
 Program = Annotated[
     list[str] | None,
     typer.Option("--program", metavar="PATH", help="Programs that requests may run; repeatable."),
@@ -149,6 +157,7 @@ def worker(
     types: Types = None,
     fork: Fork = 1,
     allow: Allow = None,
+    coroutines: Coroutines = False,
     program: Program = None,
     spark: Spark = "",
     methods: Methods = "",
@@ -183,6 +192,8 @@ def worker(
     from penstock_jobs.worker.factory import WorkerPlan
     from penstock_jobs.worker.worker import JOB_RETRIES, WorkerSettings
 
+    if coroutines and (program or spark or ichnaea_script or not allow):
+        raise typer.BadParameter("--async needs --allow, and runs no programs, scripts or Spark")
     configure_logs(LogSettings(level="info" if verbose else "warning"))
     plan = WorkerPlan(
         types=tuple(each.replace("-", "_") for each in types or ()),
@@ -192,6 +203,7 @@ def worker(
         keys=tuple(key or ()),
         known_hosts=known_hosts,
         functions=tuple(allow or ()),
+        coroutines=coroutines,
         programs=tuple(program or ()),
         spark=spark,
         methods=tuple(filter(None, methods.split(","))),

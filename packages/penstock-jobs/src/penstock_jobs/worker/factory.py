@@ -10,6 +10,7 @@ from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.errors import ConfigurationError
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_jobs.executors.commands import CommandExecutor
+from penstock_jobs.executors.coroutines import CoroutineExecutor
 from penstock_jobs.executors.executor import FakeExecutor, JobExecutor, TaskExecutor
 from penstock_jobs.executors.functions import FunctionExecutor
 from penstock_jobs.executors.ichnaea_script import IchnaeaScriptExecutor
@@ -41,6 +42,7 @@ class WorkerPlan:
     keys: tuple[Path, ...] = ()
     known_hosts: Path | None = None
     functions: tuple[str, ...] = ()  #: modules and functions that may be called
+    coroutines: bool = False  #: functions are coroutine functions, run on the event loop
     programs: tuple[str, ...] = ()  #: programs that may be run
     spark: str = ""  #: a master, such as local[*]; empty: models are built without Spark
     methods: tuple[str, ...] = ()  #: kinds of classifiers; empty: all
@@ -92,6 +94,10 @@ def _connection(url: str, plan: WorkerPlan, types: tuple[str, ...]) -> WorkerCon
 
 
 def _executors(plan: WorkerPlan) -> list[JobExecutor]:
+    if plan.coroutines:
+        # Only what needs no process: there may be thousands of slots.
+        functions = TaskExecutor(CoroutineExecutor(plan.functions))
+        return [TaskExecutor(FakeExecutor()), functions]
     pool = ProcessPool(plan.slots, recycle=plan.recycle)
     spark_pool = ProcessPool(1, master=plan.spark) if plan.spark else None
     executors: list[JobExecutor] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -44,3 +45,21 @@ def count_on_spark(spark: SparkSession, rows: int) -> int:
 def say(first: object, second: object, *, more: object) -> list[object]:
     print("said")
     return [first, second, more]
+
+
+_arrived: set[str] = set()
+_all_here = asyncio.Event()
+
+
+async def meet(name: str, count: int) -> int:
+    """Returns when so many calls are running at the same time."""
+    _arrived.add(name)
+    if len(_arrived) >= count:
+        _all_here.set()
+    await _all_here.wait()
+    return len(_arrived)
+
+
+async def wait_long(progress: Callable[[float], None]) -> None:
+    progress(0.5)
+    await asyncio.sleep(60)
