@@ -6,7 +6,8 @@ A job that does not exist is `NotFound`, an operation its state does not allow `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+import builtins
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -194,6 +195,13 @@ class JobService:
             seen = await self.output(identity, seen)
             if seen.text:
                 yield seen.text
+
+    async def workers(self, owner: str | None = None) -> dict[str, Sequence[JobRecord]]:
+        """What each worker runs, the longest first."""
+        found: dict[str, builtins.list[JobRecord]] = {}
+        for record in await asyncio.to_thread(self._repository.running, owner):
+            found.setdefault(record.worker or "", []).append(record)
+        return {name: tuple(each) for name, each in found.items()}
 
     async def request(self, identity: str) -> JobRequest:
         stored = await asyncio.to_thread(self._repository.content, identity, "request")

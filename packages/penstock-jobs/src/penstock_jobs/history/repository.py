@@ -211,6 +211,15 @@ class JobRepository:
         assert count is not None
         return JobPage(tuple(map(_record, rows)), count["count"], page, size)
 
+    def running(self, owner: str | None = None, limit: int = 10_000) -> list[JobRecord]:
+        """Running jobs by worker, the longest first."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM job WHERE state = 'running' AND worker IS NOT NULL "
+            "AND (%s::text IS NULL OR owner = %s) ORDER BY worker, started_at LIMIT %s",
+            (owner, owner, limit),
+        )
+        return [_record(row) for row in rows]
+
     def since(self, revision: int, limit: int = 1_000) -> list[JobRecord]:
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM job WHERE revision > %s ORDER BY revision LIMIT %s",

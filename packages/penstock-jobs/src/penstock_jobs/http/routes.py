@@ -102,6 +102,12 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         """List jobs, newest first."""
         return Jobs.of(await jobs.list(page, size, state, kind, text))
 
+    @router.get("/workers", responses=problem_responses())
+    async def workers(jobs: JobView) -> dict[str, list[Job]]:
+        """What each worker runs, the longest first."""
+        found = await jobs.workers()
+        return {name: [Job.of(each) for each in records] for name, records in found.items()}
+
     @router.get("/counts", responses=problem_responses())
     async def counts(jobs: JobView) -> JobCounts:
         """The number of jobs in each state."""

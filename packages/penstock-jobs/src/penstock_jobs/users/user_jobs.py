@@ -6,7 +6,7 @@ A job that a user may not see does not exist for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -98,6 +98,9 @@ class UserJobs(JobService):
 
     async def counts(self, owner: str | None = None) -> dict[JobState, int]:
         return await self._jobs.counts(self._owner or owner)
+
+    async def workers(self, owner: str | None = None) -> dict[str, Sequence[JobRecord]]:
+        return await self._jobs.workers(self._owner or owner)
 
     async def events(self, identity: str) -> tuple[JobEvent, ...]:
         await self.get(identity)

@@ -22,6 +22,7 @@ from penstock_jobs.web import forms
 from penstock_jobs.web.job_list import JobList
 from penstock_jobs.web.job_page import JobView
 from penstock_jobs.web.result_view import result_file
+from penstock_jobs.web.worker_list import WorkerList
 from penstock_store.dashboard.pages import (
     OPERATOR_ROLE,
     DashboardDownload,
@@ -77,6 +78,9 @@ def section_over(
                 "Submit samples, follow jobs, inspect results.",
                 role,
             ),
+            DashboardPage(
+                "/workers", "Workers", "dns", pages.workers, "What each worker runs.", role
+            ),
             DashboardPage("/jobs/{id:path}", "Job", "science", pages.job, role=role, in_menu=False),
         ),
         (DashboardDownload("/results/{id:path}", result_file(pages.jobs), role),),
@@ -129,6 +133,10 @@ class SectionPages:
                     with ui.tab_panel(name).classes("p-panel"):
                         await form.draw()
         await JobList(jobs).load()
+
+    async def workers(self, visit: PageRequest) -> None:
+        ui.add_head_html(_STYLES)
+        await WorkerList(self.jobs(visit)).load()
 
     async def job(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)

@@ -42,7 +42,16 @@ async def test_a_group_is_joined_with_its_results(service: JobService, penstock:
     group = [{"type": "call", "function": add, "arguments": [n, n]} for n in range(3)]
     said = {"type": "call", "function": f"{SAMPLES}:say", "keywords": {"more": None}}
     join = {**said, "arguments": [{"$results": True}, 0]}
-    async with working(penstock.url, slots=2):
+    async with working(penstock.url, slots=2) as worker:
+        await service.submit(Fake("shown", 60.0, 0.1))
+        async for record in service.watch("shown"):
+            if record.state is JobState.RUNNING:
+                break
+        running = await service.workers()
+        assert {name: [each.id for each in jobs] for name, jobs in running.items()} == {
+            worker.name: ["shown"]
+        }
+        await service.cancel("shown")
         await service.submit_workflow({"id": "g", "group": group, "join": join})
         assert (await service.get("g.join")).state is JobState.SCHEDULED
 

@@ -165,6 +165,13 @@ class MemoryJobs(JobService):
             raise NotFound(f"there is no result of job {identity!r}")
         return self.results[identity]
 
+    async def workers(self, owner: str | None = None) -> dict[str, Sequence[JobRecord]]:
+        found: dict[str, tuple[JobRecord, ...]] = {}
+        for each in self.records.values():
+            if each.state is JobState.RUNNING and each.worker and owner in (None, each.owner):
+                found[each.worker] = (*found.get(each.worker, ()), each)
+        return dict(found)
+
     async def request(self, identity: str) -> JobRequest:
         return self.requests[identity]
 

@@ -113,6 +113,11 @@ def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     page.goto("/jobs")
     row = page.locator("[data-job=trial-2]")
     expect(row.get_by_text("running")).to_be_visible()
+    page.goto("/workers")
+    expect(
+        page.locator("[data-worker=workshop]").get_by_role("link", name="trial-2")
+    ).to_be_visible()
+    page.goto("/jobs")
     row.get_by_role("button", name="Cancel").click()
     expect(row.get_by_text("cancelled")).to_be_visible()
     row.get_by_role("button", name="Retry").click()
