@@ -40,6 +40,10 @@ GET /api/nodes                              monitoring
 GET /api/nodes/{name}                       monitoring
 GET /api/whoami                             management
 GET /api/cluster-name                       management
+GET /api/cluster                            monitoring
+POST /api/cluster/promote                   administrator
+POST /api/cluster/resign                    administrator
+POST /api/cluster/leave                     administrator
 GET /api/extensions                         management
 DELETE /api/reset                           administrator
 DELETE /api/reset/{name}                    administrator
