@@ -47,7 +47,7 @@ class JobUser:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEntry:
+class JobAuditEntry:
     at: datetime
     who: str
     action: str
@@ -150,14 +150,14 @@ class UserRepository:
             (who, action, job, detail[:1000]),
         )
 
-    def audit(self, limit: int = 100, job: str | None = None) -> list[AuditEntry]:
+    def audit(self, limit: int = 100, job: str | None = None) -> list[JobAuditEntry]:
         """The newest first."""
         rows = self._database.rows(
             "SELECT at, who, action, job, detail FROM job_audit "
             "WHERE %s::text IS NULL OR job = %s ORDER BY number DESC LIMIT %s",
             (job, job, limit),
         )
-        return [AuditEntry(**row) for row in rows]
+        return [JobAuditEntry(**row) for row in rows]
 
     def _user(self, statement: str, secret: str) -> JobUser | None:
         rows = self._database.rows(statement, (_digest(secret),))

@@ -23,12 +23,12 @@ from penstock.cluster.file_index import is_replicated, reconcile
 from penstock.cluster.frames import (
     PROTOCOL_VERSION,
     Change,
-    ChangeBatch,
     ChangeKind,
     FilePart,
     Frame,
     FrameDecoder,
     FrameType,
+    ReplicatedBatch,
     decode_changes,
     decode_file_part,
     encode_ack,
@@ -202,7 +202,7 @@ class LeaderLink:
         while True:
             while not self._frames:
                 await self._read(self._timeout)
-            batches: list[ChangeBatch] = []
+            batches: list[ReplicatedBatch] = []
             size = 0
             while self._frames and size < MAX_GROUP_BYTES:
                 frame = await self._expect(FrameType.CHANGES)
@@ -213,7 +213,7 @@ class LeaderLink:
             if complete:
                 self._acknowledge(complete[-1])
 
-    def _accept(self, batch: ChangeBatch) -> ChangeBatch:
+    def _accept(self, batch: ReplicatedBatch) -> ReplicatedBatch:
         if batch.epoch != self.epoch or batch.epoch < self._member.epoch:
             raise FrameError(
                 f"changes of epoch {batch.epoch} refused: the newest is {self._member.epoch}"
@@ -266,7 +266,7 @@ class ReplicaFiles:
         for path, position, data in parts:
             self._write(_checked(path), position, data)
 
-    def apply(self, batches: list[ChangeBatch]) -> None:
+    def apply(self, batches: list[ReplicatedBatch]) -> None:
         """Write the changes in order, and sync them."""
         for batch in batches:
             lenient = batch.sequence <= self.lenient_until

@@ -128,14 +128,14 @@ def encode_change(kind: ChangeKind, path: str, number: int = 0, data: bytes = b"
     return _CHANGE.pack(kind, len(name), number, len(data)) + name + data
 
 
-class ChangeBatch(NamedTuple):
+class ReplicatedBatch(NamedTuple):
     epoch: int
     sequence: int
     is_last: bool
     changes: list[Change]
 
 
-def decode_changes(payload: bytes) -> ChangeBatch:
+def decode_changes(payload: bytes) -> ReplicatedBatch:
     try:
         epoch, sequence, is_last = _CHANGES.unpack_from(payload)
         at = _CHANGES.size
@@ -151,7 +151,7 @@ def decode_changes(payload: bytes) -> ChangeBatch:
             at = stop
     except (struct.error, ValueError) as error:
         raise FrameError(f"replication: changes cannot be read: {error}") from None
-    return ChangeBatch(epoch, sequence, bool(is_last), changes)
+    return ReplicatedBatch(epoch, sequence, bool(is_last), changes)
 
 
 def encode_ack(epoch: int, sequence: int) -> bytes:

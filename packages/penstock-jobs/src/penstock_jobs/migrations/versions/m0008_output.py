@@ -18,6 +18,7 @@ def upgrade() -> None:
             text text NOT NULL,
             PRIMARY KEY (job_id, run, attempt, start)
         );
+        COMMENT ON TABLE job_output IS 'Output of a job''s program, in pieces.';
         COMMENT ON COLUMN job_output.start IS 'Characters of output before it, in this attempt.';
     """)
 

@@ -51,6 +51,7 @@ def upgrade() -> None:
             owner text NOT NULL DEFAULT ''
         );
         CREATE INDEX job_schedule_next ON job_schedule (next_at) WHERE NOT paused;
+        COMMENT ON TABLE job_schedule IS 'Jobs that are submitted again and again.';
     """)
 
 

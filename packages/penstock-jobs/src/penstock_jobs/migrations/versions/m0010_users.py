@@ -36,6 +36,10 @@ def upgrade() -> None:
             detail text NOT NULL DEFAULT ''
         );
         CREATE INDEX job_audit_of_job ON job_audit (job) WHERE job <> '';
+        COMMENT ON TABLE job_user IS 'Users of the API and the pages.';
+        COMMENT ON TABLE job_token IS 'Access tokens of users; only digests are stored.';
+        COMMENT ON TABLE job_session IS 'Sessions of the pages; only digests are stored.';
+        COMMENT ON TABLE job_audit IS 'Who submitted, saw, cancelled or changed what.';
     """)
 
 
