@@ -7,9 +7,16 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.dialogue import wait_on
+from tests.peers import Penstock
 
 BACKLOG = 5_000
 BODY = bytes(4096)
+
+
+@pytest.fixture
+def broker(penstock: Penstock) -> Penstock:
+    """RabbitMQ leaves the turns of channels to its scheduler and promises nothing."""
+    return penstock
 
 
 def fill(channel: BlockingChannel, queue: str) -> None:
