@@ -177,7 +177,7 @@ async def test_nothing_is_left_when_the_worker_itself_is_killed(tmp_path: Path) 
             shell = LocalShell(Path(sys.argv[1]))
             async with shell.folder() as folder:
                 print(folder.path)
-                command = ["setsid", "sh", "-c", "echo $$; exec sleep 60"]
+                command = ["setsid", "--wait", "sh", "-c", "echo $$; exec sleep 60"]
                 await folder.run(command, lambda line: print(line, flush=True))
 
         asyncio.run(work())
