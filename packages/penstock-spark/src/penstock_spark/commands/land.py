@@ -180,32 +180,25 @@ def land(
     with_stdin: StopWithStdin = False,
 ) -> None:
     """Write the messages of streams into a Delta table, exactly once."""
-    from penstock_spark.landing.settings import landing_settings, load_configuration
-
     options: dict[str, Any] = {
         "to": to,
         "stream": stream,
         "mqtt": mqtt,
+        "format": form,
         "schema": schema,
         "message": message,
         "csv_header": csv_header,
         "csv_delimiter": csv_delimiter,
-        "partition": partition,
-        "dead_letters": dead_letters,
+        "sample": sample,
         "columns": parse_pairs("--column", column),
+        "partition": partition,
+        "new_columns": new_columns,
+        "dead_letters": dead_letters,
         "storage": parse_pairs("--storage", storage),
+        "start": start,
     }
     given = {name: value for name, value in options.items() if value}
-    if config is not None:
-        if given:
-            raise typer.BadParameter(f"--{next(iter(given))}: with --config it is set in the file")
-        configured, tables = load_configuration(config)
-        url = configured if configured is not None and url == DEFAULT_URL else url
-    else:
-        if to is None:
-            raise typer.BadParameter("--to is missing: the URL of the table; or use --config FILE")
-        given |= {"format": form, "sample": sample, "new_columns": new_columns, "start": start}
-        tables = [landing_settings(given, "land")]
+    url, tables = _tables(config, url, given)
     live = sys.stdout.isatty()
     configure_logs(LogSettings(level="warning" if live else "info"))
     opened = _open_landers(
@@ -225,6 +218,33 @@ def land(
                 f"{lander.table.location}: {totals.rows:,} rows and {totals.dead:,} dead letters "
                 f"in {totals.batches} batches"
             )
+
+
+#: Options of a table that have a value unless given.
+_DEFAULTS: Final = {
+    "format": "json",
+    "sample": 1000,
+    "new_columns": "add",
+    "start": "earliest",
+}
+
+
+def _tables(
+    config: Path | None, url: str, given: dict[str, Any]
+) -> tuple[str, Sequence[LandingSettings]]:
+    """The broker and the tables, of the file or of the options; both at once are refused."""
+    from penstock_spark.landing.settings import landing_settings, load_configuration
+
+    if config is None:
+        if "to" not in given:
+            raise typer.BadParameter("--to is missing: the URL of the table; or use --config FILE")
+        return url, [landing_settings(given, "land")]
+    for name, value in given.items():
+        if _DEFAULTS.get(name) != value:
+            option = name.removesuffix("s") if name == "columns" else name.replace("_", "-")
+            raise typer.BadParameter(f"--{option}: with --config it is set in the file")
+    configured, tables = load_configuration(config)
+    return (configured if configured is not None and url == DEFAULT_URL else url), tables
 
 
 @contextmanager

@@ -101,6 +101,8 @@ def test_a_stream_is_landed_and_queried(penstock: Penstock, name: str, tmp_path:
         (("land", "--to", "/tmp/x"), "stream is missing"),
         (("land", "--to", "/tmp/x", "--stream", "x", "--column", "y"), "should be NAME=VALUE"),
         (("land", "--config", "x.toml", "--stream", "x"), "it is set in the file"),
+        (("land", "--config", "x.toml", "--format", "csv"), "it is set in the file"),
+        (("land", "--config", "x.toml", "--start", "latest"), "it is set in the file"),
         (("land", "--config", "no-such.toml"), "No such file"),
     ],
 )

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from penstock.broker.declarations import KNOWN_ARGUMENTS
 from penstock.broker.topology import Topology
 from penstock.core.errors import PreconditionFailed
+from penstock.core.linear_regex import LinearRegex
 
 #: What `apply-to` may be, and the kinds of destinations that it covers.
 APPLY_TO: Final = {
@@ -58,6 +60,12 @@ VHOST_LIMITS: Final = ("max-connections", "max-queues")
 _MIRRORS: Final = "classic queues are not mirrored: use a cluster, or type quorum"
 
 
+@lru_cache(maxsize=1024)
+def _regex(pattern: str) -> LinearRegex:
+    """A policymaker chooses the pattern and users choose names: no pair may block the broker."""
+    return LinearRegex(pattern)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     name: str
@@ -67,7 +75,7 @@ class Policy:
     priority: int = 0
 
     def matches(self, kind: str, name: str) -> bool:
-        return kind in APPLY_TO[self.apply_to] and re.search(self.pattern, name) is not None
+        return kind in APPLY_TO[self.apply_to] and _regex(self.pattern).search(name)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -98,8 +106,8 @@ def _problems(name: str, value: dict[str, Any], operator: bool) -> list[str]:
         problems.append("the name is empty")
     pattern: Any = value.get("pattern")
     try:
-        re.compile(pattern)
-    except (TypeError, re.error) as error:
+        _regex(pattern)
+    except (TypeError, ValueError, re.error) as error:
         problems.append(f"pattern: {pattern!r} is not a regular expression: {error}")
     if value.get("apply-to", "all") not in APPLY_TO:
         problems.append(f"apply-to should be one of {', '.join(APPLY_TO)}")

@@ -174,6 +174,14 @@ def test_what_a_policy_cannot_have_is_refused_with_the_reason(
         Policy.from_json("p", {"pattern": ".*", "definition": definition})
 
 
+def test_a_pattern_cannot_block_the_broker() -> None:
+    slow = Policy.from_json("p", {"pattern": "^(a+)+$", "definition": {"max-length": 1}})
+    assert not slow.matches("classic", "a" * 250 + "b")
+    assert slow.matches("classic", "a" * 250)
+    with pytest.raises(PreconditionFailed, match="pattern"):
+        Policy.from_json("p", {"pattern": "(?=a)", "definition": {"max-length": 1}})
+
+
 async def test_a_policymaker_sets_policies_and_monitoring_does_not(
     api: httpx.AsyncClient, as_user: As
 ) -> None:

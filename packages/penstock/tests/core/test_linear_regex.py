@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from penstock.server.management.list_query import MAX_PATTERN_STEPS, LinearRegex
+from penstock.core.linear_regex import MAX_PATTERN_STEPS, LinearRegex
 
 #: Patterns of all that is supported, over an alphabet small enough to match often.
 ATOMS = some.sampled_from(["a", "b", "ab", ".", "[ab]", "[^a]", r"\w", r"\.", "^", "$", "[]a]"])
