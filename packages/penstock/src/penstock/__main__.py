@@ -15,7 +15,10 @@ def main() -> None:
         sys.stdout.write(f"penstock {__version__} on Python {platform.python_version()}\n")
         return
     from penstock.cli import app
+    from penstock.core.telemetry import use_environment
 
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "command")
+    use_environment(f"penstock-{command}")
     app(prog_name="penstock")
 
 

@@ -33,7 +33,8 @@ async def test_a_path_leads_to_its_driver(stand: Stand) -> None:
 
 
 async def test_the_predeclared_are_there_and_stay(stand: Stand) -> None:
-    names = {"", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"}
+    names = {"", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match",
+             "amq.rabbitmq.trace"}  # fmt: skip
     assert set(stand.vhost.exchanges) == names
     for name in names:
         with pytest.raises(AccessRefused):

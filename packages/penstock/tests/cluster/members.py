@@ -18,7 +18,10 @@ HTTP = "http://127.0.0.1:0"
 SECRET = "correct horse"
 
 
-def new_member(data: Path, follow: str = "", **more: Any) -> ClusterMember:
+def new_member(
+    data: Path, follow: str = "", settings: dict[str, Any] | None = None, **more: Any
+) -> ClusterMember:
+    """`settings` are the broker's, `more` the cluster's."""
     cluster = ClusterSettings(
         **{
             "listen": f"penstock://127.0.0.1:{free_port()}",
@@ -28,7 +31,8 @@ def new_member(data: Path, follow: str = "", **more: Any) -> ClusterMember:
             **more,
         }
     )
-    return ClusterMember(BrokerSettings(listen=[AMQP, HTTP], cluster=cluster), data=data)
+    broker = BrokerSettings(**{"listen": [AMQP, HTTP], "cluster": cluster, **(settings or {})})
+    return ClusterMember(broker, data=data)
 
 
 async def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +19,8 @@ from penstock.core.errors import ConfigurationError
 from tests.fixtures import needed, running
 from tests.peers import Etcd
 
+from .members import new_member
+
 NewCoordinator = Callable[[str], Coordinator]
 LEASE = 2.0
 
@@ -25,12 +30,21 @@ def coordinator(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewC
     if request.param == "etcd":
         with running(needed(Etcd, tmp_path / "etcd")) as etcd:
             url = f"etcd://127.0.0.1:{etcd.port}/test"
-            yield lambda node: EtcdCoordinator(url, node, LEASE)
+            yield lambda node: patient(EtcdCoordinator(url, node, LEASE))
     else:
         pytest.importorskip("penstock_store", reason="missing: penstock-store, for PostgreSQL")
         url = request.getfixturevalue("embedded")
         url += f"{'&' if '?' in url else '?'}cluster={uuid.uuid4().hex}"
-        yield lambda node: PostgresqlCoordinator(url, node, LEASE)
+        yield lambda node: patient(PostgresqlCoordinator(url, node, LEASE))
+
+
+AnyCoordinator = TypeVar("AnyCoordinator", EtcdCoordinator, PostgresqlCoordinator)
+
+
+def patient(coordinator: AnyCoordinator) -> AnyCoordinator:
+    """A third of the lease is little on a busy machine, and here nobody tries again."""
+    coordinator._timeout = 60.0
+    return coordinator
 
 
 def record(node: str) -> LeaderRecord:
@@ -82,6 +96,88 @@ async def test_an_unknown_cluster_is_refused(coordinator: NewCoordinator) -> Non
         await coordinator("a").identify("some other cluster")
 
 
+@pytest.fixture
+def guarded_etcd(tmp_path: Path) -> Iterator[str]:
+    """An etcd with the users root and ann, of whom only root has rights: its address."""
+    with running(needed(Etcd, tmp_path / "etcd")) as etcd:
+
+        def call(path: str, **body: str) -> None:
+            url = f"http://127.0.0.1:{etcd.port}/v3/auth/{path}"
+            urllib.request.urlopen(url, json.dumps(body).encode(), timeout=20).close()
+
+        for name, password in (("root", "p@ss/word"), ("ann", "hers")):
+            call("user/add", name=name, password=password)
+        call("user/grant", user="root", role="root")
+        call("enable")
+        yield f"127.0.0.1:{etcd.port}/test"
+
+
+@pytest.mark.peer
+async def test_etcd_with_users(guarded_etcd: str, tmp_path: Path) -> None:
+    coordinator = EtcdCoordinator(f"etcd://root:p%40ss%2Fword@{guarded_etcd}", "a", LEASE)
+    identity = await coordinator.identify("")
+    assert await coordinator.campaign(record("a")) is not None
+    coordinator._token += "x"  # as one that has ended
+    assert await coordinator.identify("") == identity
+    for user in ("", "root:wrong@", "nobody:x@", "ann:hers@"):
+        member = new_member(tmp_path / "data", url=f"etcd://{user}{guarded_etcd}")
+        with pytest.raises(ConfigurationError, match=r"etcd at .*; correct the user and the pass"):
+            await member.start()
+
+
+@pytest.mark.peer
+async def test_etcd_without_users_refuses_one(tmp_path: Path) -> None:
+    with running(needed(Etcd, tmp_path / "etcd")) as etcd:
+        coordinator = EtcdCoordinator(f"etcd://ann:x@127.0.0.1:{etcd.port}/test", "a", LEASE)
+        with pytest.raises(PermissionError, match="authentication is not enabled"):
+            await coordinator.view()
+
+
+@pytest.fixture
+def guarded_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a server with the users owner and ann, who have passwords and no rights yet."""
+    import psycopg
+
+    pytest.importorskip("penstock_store", reason="missing: penstock-store, for PostgreSQL")
+    from tests.databases import with_name
+
+    embedded = request.getfixturevalue("embedded")
+    with psycopg.connect(embedded, autocommit=True) as connection:
+        [(name,)] = connection.execute("SHOW hba_file").fetchall()
+        rules = Path(name)
+        before = rules.read_text()
+        # Only for these users: other tests use the server as well.
+        rules.write_text(f"local all guarded_owner,guarded_ann scram-sha-256\n{before}")
+        connection.execute("CREATE ROLE guarded_owner LOGIN PASSWORD 'right'")
+        connection.execute("CREATE ROLE guarded_ann LOGIN PASSWORD 'hers'")
+        connection.execute("CREATE DATABASE guarded OWNER guarded_owner")
+        connection.execute("SELECT pg_reload_conf()")
+        yield with_name(embedded, "guarded")
+        rules.write_text(before)
+        connection.execute("DROP DATABASE guarded WITH (FORCE)")
+        connection.execute("DROP ROLE guarded_owner, guarded_ann")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+@pytest.mark.peer
+async def test_postgresql_with_passwords(guarded_database: str, tmp_path: Path) -> None:
+    import psycopg
+
+    before, _, after = guarded_database.partition("://")[2].partition("@")
+    assert before
+    coordinator = PostgresqlCoordinator(f"postgresql://guarded_owner:right@{after}", "a", LEASE)
+    assert await coordinator.identify("")
+    for user in ("guarded_owner", "guarded_owner:wrong", "guarded_nobody:x", "guarded_ann:hers"):
+        member = new_member(tmp_path / "data", url=f"postgresql://{user}@{after}")
+        with pytest.raises(ConfigurationError, match=r"PostgreSQL: .*; correct the user and the"):
+            await member.start()
+    with psycopg.connect(guarded_database, autocommit=True) as connection:
+        connection.execute("GRANT SELECT, UPDATE ON penstock_cluster TO guarded_ann")
+    ann = PostgresqlCoordinator(f"postgresql://guarded_ann:hers@{after}", "b", LEASE)
+    assert await ann.identify("") == await coordinator.identify("")
+    assert await ann.campaign(record("b")) is not None
+
+
 async def test_an_unreachable_coordinator_is_an_error_of_the_system() -> None:
     with pytest.raises(OSError, match="refused"):
         await EtcdCoordinator("etcd://127.0.0.1:1/test", "a", LEASE).view()
@@ -107,3 +203,10 @@ def test_a_late_answer_does_not_shorten_the_lease() -> None:
     before = lease.renewed_at
     lease.renewed(before - 1.0)
     assert lease.renewed_at == before
+
+
+@pytest.mark.peer
+async def test_members_that_start_at_the_same_time_agree(coordinator: NewCoordinator) -> None:
+    members = [coordinator(name) for name in "abcdefgh"]
+    identities = await asyncio.gather(*(member.identify("") for member in members))
+    assert len(set(identities)) == 1

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import shutil
+import socket
+import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aio_pika
+import pika
 import pytest
 from aio_pika import DeliveryMode, Message
 from aio_pika.exceptions import DeliveryError
@@ -20,6 +25,8 @@ from penstock.core.config import BrokerSettings
 from penstock.core.errors import ConfigurationError, PenstockError, ResourceLocked
 from penstock.server import Broker
 from penstock.server.cluster_member import ClusterMember
+from tests.peers import free_port
+from tests.server.test_broker import certificate
 
 from .members import AMQP, new_member, pair, same_files, until, url
 
@@ -87,6 +94,83 @@ async def test_a_follower_forwards_clients_to_the_leader(tmp_path: Path) -> None
         assert await bodies(leader, "q") == [b"x"]
 
 
+async def connection_from(member: ClusterMember, client: str, header: bytes = b"") -> bytes:
+    """The answer of its management API to a client with this address."""
+    host, _, port = member.addresses[1].rpartition("//")[2].partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), local_addr=(client, 0))
+    login = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q="
+    writer.write(header + f"GET /api/whoami HTTP/1.1\r\nHost: {host}\r\n{login}\r\n\r\n".encode())
+    answer = await reader.read(4096)
+    writer.close()
+    return answer
+
+
+async def test_the_leader_learns_the_address_of_forwarded_clients(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"proxy_protocol_from": ["127.0.0.1"]}
+    async with pair(tmp_path, settings=settings) as (leader, follower):
+        assert leader.broker is not None
+        amqp = follower.addresses[0]
+        host, _, port = amqp.rpartition("//")[2].partition(":")
+        _, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.9", 0))
+        writer.write(b"AMQP\x00\x00\x09\x01")
+        broker = leader.broker
+        await until(lambda: "127.0.0.9" in [one.peer[0] for one in cast(Any, broker.clients)])
+        writer.close()
+        # `guest` may log in from this machine only, and a header tells where a client is.
+        assert b"200 OK" in await connection_from(leader, "127.0.0.1")
+        spoofed = b"PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"
+        assert b" 401 " in await connection_from(leader, "127.0.0.1", spoofed)
+        # Nobody else may say so.
+        assert b" 400 " in await connection_from(leader, "127.0.0.9", spoofed)
+
+
+async def test_a_proxy_header_comes_before_tls(tmp_path: Path) -> None:
+    def whoami(port: int, header: bytes) -> bytes:
+        context = ssl.create_default_context(cafile=str(tmp_path / "tls" / "cert.pem"))
+        with socket.create_connection(("127.0.0.1", port), 10) as plain:
+            plain.sendall(header)
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted:
+                login = b"Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n"
+                encrypted.sendall(b"GET /api/whoami HTTP/1.1\r\nHost: 127.0.0.1\r\n" + login)
+                return encrypted.recv(4096)
+
+    settings = BrokerSettings(
+        listen=["https://127.0.0.1:0"],
+        tls=certificate(tmp_path / "tls"),
+        proxy_protocol_from=["127.0.0.0/30"],
+    )
+    async with Broker(settings, data=tmp_path / "data") as broker:
+        port = int(broker.addresses[0].rpartition(":")[2])
+        assert b"200 OK" in await asyncio.to_thread(whoami, port, b"")
+        header = b"PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"
+        assert b" 401 " in await asyncio.to_thread(whoami, port, header)
+
+
+async def test_mqtt_5_clients_are_sent_to_the_leader_if_wanted(tmp_path: Path) -> None:
+    connect5 = bytes.fromhex("10 10 0004 4d515454 05 02 003c 00 0003 616263")
+    connect3 = bytes.fromhex("10 0f 0004 4d515454 04 02 003c 0003 616263")
+
+    async def answer(member: ClusterMember, packet: bytes) -> bytes:
+        host, _, port = member.addresses[2].rpartition("//")[2].partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(packet)
+        received = await reader.read(256)
+        writer.close()
+        return received
+
+    listen = [AMQP, "http://127.0.0.1:0", "mqtt://127.0.0.1:0"]
+    for name, code in (("server-moved", 0x9D), ("use-another-server", 0x9C)):
+        more: dict[str, Any] = {"settings": {"listen": listen}, "mqtt_redirection": name}
+        async with pair(tmp_path / name, **more) as (leader, follower):
+            address = leader.addresses[2].removeprefix("mqtt://").encode()
+            found = await answer(follower, connect5)
+            assert found[0] == 0x20
+            assert found[3] == code
+            assert found.endswith(b"\x1c\x00" + bytes((len(address),)) + address)
+            assert await answer(follower, connect3) == b"\x20\x02\x00\x00"  # forwarded
+            assert (await answer(leader, connect5))[3] == 0
+
+
 async def test_a_break_is_mended_by_comparison_and_a_former_leader_drops_its_tail(
     tmp_path: Path,
 ) -> None:
@@ -127,6 +211,64 @@ async def test_confirms_wait_for_the_follower(tmp_path: Path) -> None:
         assert not declaring.done()
         replication.in_sync.acknowledged = acknowledged  # type: ignore[method-assign]
         await asyncio.wait_for(asyncio.gather(publishing, declaring), 10)
+
+
+async def test_a_queue_or_a_policy_chooses_what_confirms_wait_for(tmp_path: Path) -> None:
+    policy = {"pattern": "^by-policy$", "definition": {"confirm-policy": "in-sync"}}
+    async with (
+        pair(tmp_path, follower_timeout=30.0) as (leader, _),
+        await aio_pika.connect(url(leader)) as connection,
+    ):
+        http = leader.addresses[1].replace("://", "://guest:guest@")
+        await asyncio.to_thread(
+            call_management_api, http, "/api/policies/%2F/p", policy, method="PUT"
+        )
+        channel = await connection.channel()
+        kinds: dict[str, dict[str, Any]] = {
+            "waits": {"x-confirm-policy": "in-sync"},
+            "by-policy": {},
+            "does-not": QUORUM | {"x-confirm-policy": "local"},
+        }
+        for queue, arguments in kinds.items():
+            await channel.declare_queue(queue, durable=True, arguments=arguments)
+        in_sync = leader.replication.in_sync
+        acknowledged = in_sync.acknowledged
+        in_sync.acknowledged = lambda node, sequence: None  # type: ignore[method-assign]
+        other = await connection.channel()  # receipts of one channel are confirmed in order
+        await other.default_exchange.publish(message(b"x"), "does-not")
+        publishing = [
+            asyncio.ensure_future(channel.default_exchange.publish(message(b"x"), queue))
+            for queue in ("waits", "by-policy")
+        ]
+        await asyncio.sleep(0.1)
+        assert not any(one.done() for one in publishing)
+        in_sync.acknowledged = acknowledged  # type: ignore[method-assign]
+        await asyncio.wait_for(asyncio.gather(*publishing), 20)
+
+
+async def test_clients_with_a_list_of_addresses_find_the_cluster(tmp_path: Path) -> None:
+    """As users of pika and of kombu, which Celery uses, configure it."""
+    kombu = pytest.importorskip("kombu")
+    nobody = free_port()
+
+    def publish_with_pika(port: int) -> None:
+        parameters = [pika.ConnectionParameters("127.0.0.1", one) for one in (nobody, port)]
+        with pika.BlockingConnection(parameters) as connection:
+            channel = connection.channel()
+            channel.queue_declare("q", durable=True, arguments=QUORUM)
+            channel.basic_publish("", "q", b"pika")
+
+    def publish_with_kombu(port: int) -> None:
+        urls = ";".join(f"amqp://guest:guest@127.0.0.1:{one}//" for one in (nobody, port))
+        with kombu.Connection(urls, connect_timeout=5) as connection:
+            connection.ensure_connection(max_retries=5, interval_start=0.1)
+            connection.Producer().publish("kombu", routing_key="q", serializer="raw")
+
+    async with pair(tmp_path) as (leader, follower):
+        port = int(url(follower).rpartition(":")[2])
+        await asyncio.to_thread(publish_with_pika, port)
+        await asyncio.to_thread(publish_with_kombu, port)
+        assert await bodies(leader, "q") == [b"pika", b"kombu"]
 
 
 async def test_too_few_members_refuse_publishes(tmp_path: Path) -> None:
@@ -244,3 +386,44 @@ async def test_another_version_is_refused(tmp_path: Path) -> None:
 async def test_without_a_secret_nothing_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="SECRET"):
         await new_member(tmp_path, secret="").start()
+
+
+async def test_another_replication_protocol_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with new_member(tmp_path / "leader") as leader:
+        await until(lambda: leader.leads)
+        monkeypatch.setattr("penstock.cluster.follower.PROTOCOL_VERSION", 0)
+        async with new_member(tmp_path / "other", leader.address) as other:
+            await until(lambda: "install the same version of Penstock" in other._last_error)
+            assert not (other.data / "log").exists()
+
+
+async def test_a_copied_directory_of_the_leader_is_refused(tmp_path: Path) -> None:
+    async with new_member(tmp_path / "leader") as leader:
+        await until(lambda: leader.leads)
+        shutil.copytree(tmp_path / "leader", tmp_path / "copy")
+        Member.load(tmp_path / "copy").set_leader(False)
+        async with new_member(tmp_path / "copy", leader.address) as copy:
+            await until(lambda: "start with an empty one" in copy._last_error)
+
+
+async def test_links_with_tls_check_the_certificate_if_an_authority_is_set(tmp_path: Path) -> None:
+    own, other = certificate(tmp_path / "own"), certificate(tmp_path / "other")
+    encrypted: dict[str, Any] = {
+        "listen": f"penstocks://127.0.0.1:{free_port()}",
+        "settings": {"tls": dataclasses.replace(own, authority=own.certificate)},
+    }
+    async with new_member(tmp_path / "leader", **encrypted) as leader:
+        await until(lambda: leader.leads)
+        assert leader.address.startswith("penstocks://")
+        trusting = {"tls": dataclasses.replace(own, authority=own.certificate)}
+        async with new_member(tmp_path / "a", leader.address, settings=trusting):
+            await until(lambda: len(leader.replication.in_sync.members) == 2)
+        strange = {"tls": dataclasses.replace(other, authority=other.certificate)}
+        async with new_member(tmp_path / "b", leader.address, settings=strange) as refused:
+            await until(lambda: "CERTIFICATE_VERIFY_FAILED" in refused._last_error)
+        plain = leader.address.replace("penstocks", "penstock")
+        async with new_member(tmp_path / "c", plain) as refused:
+            await until(lambda: refused._last_error)
+            assert refused.member.is_new

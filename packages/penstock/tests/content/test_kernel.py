@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from penstock.content.matching import Matcher, cluster
+from penstock.content.matching import kernel as kernel_module
 from penstock.content.matching.kernel import NativeKernel, build_kernel, load_kernel
 from penstock.content.messages import Operator, Predicate, Publication, Subscription
 from penstock.content.relations import satisfies
@@ -51,6 +52,11 @@ def test_the_same_is_found(
         publication = Publication("k", held)
         expected = [key for key, one in wanted.items() if satisfies(publication, one)]
         assert sorted(table.match(publication)) == sorted(expected)
+
+
+def test_the_library_does_not_take_the_place_of_a_module() -> None:
+    modules = {path.stem for path in kernel_module._LIBRARY.parent.glob("*.py")}
+    assert kernel_module._LIBRARY.stem not in modules
 
 
 def test_what_is_no_library_of_ours_is_not_used(tmp_path: Path) -> None:

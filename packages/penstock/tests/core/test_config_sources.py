@@ -185,3 +185,26 @@ def test_an_address_that_is_none_says_what_one_looks_like(tmp_path: Path) -> Non
     said = wrong("[broker]\nlisten = ['gopher://x']\n", tmp_path)
     assert "broker.listen" in said
     assert "scheme://host:port with a scheme of amqp, amqps" in said
+
+
+def test_a_section_of_names_has_the_origin_of_its_names(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[broker.oauth2.scope_aliases]\nops = ["penstock.tag:administrator"]\n')
+    found = load_settings({}, directory=tmp_path)
+    assert found.settings.broker.oauth2.scope_aliases == {"ops": ["penstock.tag:administrator"]}
+    origins = {setting.key: origin for setting, _, origin in found.rows()}
+    assert origins["broker.oauth2.scope_aliases"] == f"file {file}"
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 9999, "a = " + "9" * 9999])
+def test_toml_that_is_too_deep_or_has_too_many_digits_is_refused(tmp_path: Path, text: str) -> None:
+    assert "is not TOML" in wrong(text, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["PENSTOCK_BROKER", "PENSTOCK_BROKER__LISTEN"])
+def test_a_variable_that_is_too_deep_is_refused(tmp_path: Path, name: str) -> None:
+    assert name in wrong("", tmp_path, **{name: "[" * 99_999})
+
+
+def test_the_home_directory_of_an_unknown_user_is_refused(tmp_path: Path) -> None:
+    assert "home directory" in wrong("data = '~nobody-of-that-name/x'", tmp_path)

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 )
 
 from penstock.broker.contract import Delivery
+from penstock.broker.message_run import MessageRun
 from tests.doubles import Client, Stand, message
 
 #: Room for about four messages with their overhead.
@@ -59,8 +60,14 @@ class QueueAgainstList(RuleBasedStateMachine):
         self.stand = Stand(self.folder, self.loop, queue_memory_bytes=MEMORY)
         self.queue: Any = self.stand.queue(durable=durable)
 
-    @rule(persistent=st.booleans(), size=st.integers(0, 300), count=st.integers(1, 6))
-    def push(self, persistent: bool, size: int, count: int) -> None:
+    @rule(
+        persistent=st.booleans(),
+        size=st.integers(0, 300),
+        count=st.integers(1, 6),
+        together=st.booleans(),
+    )
+    def push(self, persistent: bool, size: int, count: int, together: bool) -> None:
+        messages = []
         for _ in range(count):
             number, self.next = self.next, self.next + 1
             body = b"%d" % number
@@ -69,7 +76,12 @@ class QueueAgainstList(RuleBasedStateMachine):
                 self.survives.add(number)
             self.sizes[number] = len(body)
             self.ready.append(number)
-            self.queue.push(message(body, delivery_mode=2 if persistent else 1))
+            messages.append(message(body, delivery_mode=2 if persistent else 1))
+        if together:
+            self.queue.push_run(MessageRun(messages[0].route, messages[0].flags, messages))
+        else:
+            for one in messages:
+                self.queue.push(one)
         self.collect()
 
     @rule(credit=st.integers(1, 5), settled=st.booleans())

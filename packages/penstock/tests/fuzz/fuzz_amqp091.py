@@ -9,7 +9,6 @@ survive being written and read again.
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 
 import atheris
@@ -22,6 +21,7 @@ with atheris.instrument_imports(include=["penstock"]):
     from penstock.core.field_table import decode_table, encode_table
     from penstock.wire.amqp091.frames import Amqp091FrameReader
     from penstock.wire.amqp091.methods import METHODS, decode_method, encode_method
+    from tests.fuzz_input import run_fuzzer
 
 NUMBERS = sorted(METHODS)
 
@@ -86,6 +86,12 @@ class Events:
     def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None:
         self.seen.append((route, bits, header, body))
 
+    def publish_run(
+        self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]
+    ) -> None:
+        for header, body in zip(headers, bodies, strict=True):
+            self.publish(route, bits, header, body)
+
     def ack(self, tag: int, multiple: bool) -> None:
         self.seen.append((tag, multiple))
 
@@ -136,5 +142,4 @@ def fuzz(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, fuzz)
-    atheris.Fuzz()
+    run_fuzzer(fuzz)

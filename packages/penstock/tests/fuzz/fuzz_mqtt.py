@@ -10,6 +10,7 @@ accepts must survive being written and read again.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 with atheris.instrument_imports(include=["penstock"]):
     from penstock.wire.mqtt import packets
-    from penstock.wire.mqtt.fields import read_varint, write_varint
+    from penstock.wire.mqtt.fields import PUBACK, read_varint, write_varint
     from penstock.wire.mqtt.packets import (
         decode_auth,
         decode_connect,
@@ -40,6 +41,7 @@ with atheris.instrument_imports(include=["penstock"]):
         split_shared_filter,
     )
     from tests import mqtt_wire as wire
+    from tests.fuzz_input import run_fuzzer
 
 VERSIONS = (3, 4, 5)
 LIMIT = 4096
@@ -61,6 +63,18 @@ class Events:
         assert bool(first & 6) == bool(number)
         assert len(payload) <= LARGE
         self.seen.append((first, topic, number, properties, payload))
+
+    def on_publish_run(
+        self, first: int, topic: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> None:
+        assert 1 < len(numbers) == len(payloads)
+        for number, payload in zip(numbers, payloads, strict=True):
+            self.on_publish(first, topic, number, b"", payload)
+
+    def on_pubacks(self, numbers: Sequence[int]) -> None:
+        assert len(numbers) > 1
+        for number in numbers:
+            self.on_acknowledgement(PUBACK, number, 0, b"")
 
     def on_large_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, size: int
@@ -181,5 +195,4 @@ def fuzz(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, fuzz)
-    atheris.Fuzz()
+    run_fuzzer(fuzz)

@@ -29,6 +29,7 @@ with atheris.instrument_imports(include=["penstock"]):
         decode_frame,
         encode_frame,
     )
+    from tests.fuzz_input import run_fuzzer
 
 LIMIT = 4096
 GREETING = PROTOCOL_HEADER + encode_frame(OpenFrame(PeerRole.CLIENT, "ada"))
@@ -79,5 +80,4 @@ def fuzz(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, fuzz)
-    atheris.Fuzz()
+    run_fuzzer(fuzz)

@@ -86,8 +86,8 @@ def test_a_stream_keeps_what_was_confirmed_in_order(new_penstock: NewPenstock, n
         assert books.confirmed <= set(numbers)
 
 
-def replay(broker: Penstock, stream: str, last: int) -> tuple[list[int], list[int]]:
-    """Offsets and numbers from the beginning of a stream to a message known to be in it."""
+def replay(broker: Penstock, stream: str, last: int, first: int = 0) -> tuple[list[int], list[int]]:
+    """Offsets and numbers of a stream, from an offset to a message known to be in it."""
     offsets: list[int] = []
     numbers: list[int] = []
     tag = 0
@@ -95,7 +95,7 @@ def replay(broker: Penstock, stream: str, last: int) -> tuple[list[int], list[in
         wire.negotiate()
         wire.open_channel()
         wire.call(1, spec.Basic.Qos(prefetch_count=1000))
-        wire.call(1, spec.Basic.Consume(queue=stream, arguments={"x-stream-offset": "first"}))
+        wire.call(1, spec.Basic.Consume(queue=stream, arguments={"x-stream-offset": first}))
         while not numbers or numbers[-1] != last:
             arrived = wire.receive()
             if isinstance(arrived, frame.Header):

@@ -31,6 +31,7 @@ from penstock.wire.mqtt import fields
 from penstock.wire.padres.envelope import EnvelopeKind
 from tests.integration.mqtt.clients_paho import Paho, Will
 from tests.protocols.amqp10.peer import Peer
+from tests.protocols.amqp10.test_transactions import transactions_of
 
 KINDS: Final = ("configure", "write", "read")
 _numbers = count()
@@ -152,6 +153,13 @@ async def test_amqp_0_9_1(broker: Broker) -> None:
 # AMQP 1.0: attaching a link is what needs a permission.
 
 Attaching = Callable[[Peer], Awaitable[Any]]
+
+
+async def _coordinator(peer: Peer) -> Any:
+    """Messages in a transaction are checked as others are (`test_transactions.py`)."""
+    return (await transactions_of(peer)).link
+
+
 LINK_TABLE: Final[dict[str, tuple[str, Attaching]]] = {
     "send to an exchange": ("write", lambda peer: peer.sender("/exchange/ours/key")),
     "send to a queue": ("write", lambda peer: peer.sender("/queues/ours")),
@@ -162,6 +170,17 @@ LINK_TABLE: Final[dict[str, tuple[str, Attaching]]] = {
     "receive from a new queue": ("configure read", lambda peer: peer.receiver(f"/queue/{_new()}")),
     "receive from a dynamic node": ("configure", lambda peer: peer.receiver(None, dynamic=True)),
     "subscribe to an exchange": ("configure read", lambda peer: peer.receiver("/exchange/ours/k")),
+    "receive direct replies": (
+        "",
+        lambda peer: peer.receiver(
+            None,
+            dynamic=True,
+            expiry_policy="link-detach",
+            capabilities=("rabbitmq:volatile-queue",),
+            snd=1,
+        ),
+    ),
+    "declare transactions": ("", _coordinator),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from penstock.broker.host import ConnectionLimiter, Host
 from penstock.core.addresses import ListenAddress
+from penstock.core.config import BrokerSettings
 from penstock.server.event_loop import BrokerEventLoop
 from penstock.server.listener import SocketListener, bind_listener
 
@@ -102,7 +103,7 @@ async def open_recorder(
 
 def host() -> Host:
     """As far as a listener needs one."""
-    kernel = SimpleNamespace(loop=this_loop(), settings=SimpleNamespace(handshake_timeout=10.0))
+    kernel = SimpleNamespace(loop=this_loop(), settings=BrokerSettings())
     return cast(Host, SimpleNamespace(kernel=kernel, connection_limiter=anybody()))
 
 

@@ -54,6 +54,7 @@ def half_close(terminal: SocketTerminal, *, reason_sent: bool) -> None:
 
 
 def unregister_connection(terminal: SocketTerminal) -> None:
+    terminal.host.credential_expiry.forget(terminal)
     terminal.host.client_left(terminal)
     terminal.host.kernel.metrics.connections_closed += 1
     terminal.host.kernel.write_batch.flush()

@@ -23,13 +23,14 @@ after `channel_close`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from penstock.broker.buckets import Bucket
 
 if TYPE_CHECKING:
+    from penstock.broker.message_run import MessageRun
     from penstock.broker.policies import EffectivePolicy
     from penstock.broker.spool import Spool
 
@@ -112,8 +113,10 @@ class Channel:
     __slots__ = (
         "busy",
         "check_topic",
+        "confirm_run",
         "credit",
         "driver",
+        "forward_run",
         "selects",
         "settled",
         "state",
@@ -130,6 +133,13 @@ class Channel:
         self.state: Any = None  #: the driver's
         #: Raises unless the publisher may use a topic that is not in the route.
         self.check_topic: Callable[[str], None] | None = None
+        # Set by a terminal that takes runs (`message_run.py`).
+        #: Sends a run; at QoS 1 with packet ids from the given one. Returns whether the messages
+        #: can be sent together; if not, nothing was sent.
+        self.forward_run: Callable[[Channel, MessageRun, list[Delivery] | None, int], bool] | None
+        self.forward_run = None
+        #: Confirms these receipts, in order.
+        self.confirm_run: Callable[[Channel, Sequence[int]], None] | None = None
 
 
 class Terminal(Protocol):
@@ -249,6 +259,12 @@ class Exchange(Destination, Protocol):
     def forget_routes(self) -> None:
         """Clear the route cache after a change of topology."""
 
+    def channel_post_run(
+        self, channel: Channel, run: MessageRun, receipts: Sequence[int] = ()
+    ) -> bool:
+        """As `channel_post` for each message, all with a receipt or none. Returns whether the
+        messages can be posted together; if not, nothing was posted."""
+
     def accept(self, message: Message, avoid: frozenset[str] = frozenset()) -> int:
         """Route a message of the broker itself, but not to the queues in `avoid`."""
 
@@ -261,6 +277,9 @@ class RetainedMessages(Protocol):
     def retain(self, message: Message, volatile: bool = False) -> int:
         """Replace or, with an empty body, remove the message. LOGGED, or ACCEPTED if volatile."""
 
+    def remove(self, key: bytes) -> int:
+        """LOGGED, or ACCEPTED if there is nothing to wait for."""
+
     def get(self, key: bytes) -> Message | None:
         """The retained message of a key, unless it has expired."""
 
@@ -269,6 +288,19 @@ class RetainedMessages(Protocol):
 
     def matching(self, pattern: bytes) -> Iterator[bytes]:
         """The same, lazily; the store may change meanwhile."""
+
+    def messages(self, pattern: bytes) -> Iterator[Message | None]:
+        """The messages of the keys that match, as `get` returns them, lazily."""
+
+    def close(self) -> None: ...
+
+    def delete(self) -> None: ...
+
+
+class DelayedStore(Sink, Protocol):
+    """Messages that wait until they are due, and are then published to their exchange."""
+
+    def __len__(self) -> int: ...
 
     def close(self) -> None: ...
 
@@ -293,6 +325,15 @@ class Queue(Destination, Sink, Protocol):
         """Called after a binding to it was added."""
 
     def unbound(self, binding: Binding) -> None: ...
+
+
+@runtime_checkable
+class MessageHistory(Protocol):
+    """A stream, from which a subscriber of MQTT requests past messages."""
+
+    def history(self, start: Any, pattern: bytes) -> Iterator[Message | None]:
+        """The messages that are in it now, from a stream offset on, whose routing keys match; None
+        for each other message. Raises `PreconditionFailed` for an invalid offset."""
 
 
 # Sessions. A session is the queue of one MQTT client; its subscriptions are bindings whose
@@ -354,12 +395,17 @@ class EffectiveSubscription:
 class InflightMessage(Delivery):
     """A message sent to a subscriber and not completely acknowledged."""
 
-    __slots__ = ("packet_id", "qos", "released", "subscription")
+    __slots__ = ("packet_id", "qos", "subscription")
 
     def __init__(
         self, message: Message, position: int, subscription: EffectiveSubscription, qos: int
     ) -> None:
-        super().__init__(message, position)
+        # As `Delivery` does: there are many of them, and a call takes as long as the rest.
+        self.message = message
+        self.position = position
+        self.offset = -1
+        self.count = 0
+        self.expires = 0.0
         self.subscription = subscription
         self.qos = qos
         self.packet_id = 0  #: 0 at QoS 0
@@ -372,7 +418,8 @@ class SessionQueue(Queue, Protocol):
     A QoS 2 message is confirmed twice: at PUBREC, which releases it, and at PUBCOMP.
     """
 
-    inflight: dict[int, InflightMessage]  #: by packet id
+    #: By packet id. A `Message` alone was sent once at QoS 1, and is in no log: PUBACK removes it.
+    inflight: dict[int, InflightMessage | Message]
     received: set[int]  #: packet ids of received QoS 2 publishes before PUBREL
     no_local: bool  #: some subscription has no local set
     own_message: Message | None  #: the publish in progress, for no local
@@ -385,8 +432,11 @@ class SessionQueue(Queue, Protocol):
     def attach(self, channel: Channel, window: int) -> None:
         """The client has connected; `window` is its receive maximum."""
 
-    def deliver_retained(self, keys: Iterable[bytes], subscription: TopicSubscription) -> None:
-        """Deliver the retained messages of these keys as the client accepts them."""
+    def deliver_past(
+        self, messages: Iterator[Message | None], subscription: TopicSubscription
+    ) -> None:
+        """Deliver these messages as the client accepts them, and what is published now after them.
+        None is a message to skip."""
 
     def join(self, queue: Queue, subscription: TopicSubscription) -> None:
         """Take part in a shared subscription, whose messages are in the queue."""

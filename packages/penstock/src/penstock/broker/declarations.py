@@ -112,6 +112,8 @@ QUORUM_ARGUMENTS = {
 STREAM_ARGUMENTS = COMMON_ARGUMENTS | {
     "x-max-age": _is_age,
     "x-stream-max-segment-size-bytes": _is_positive,
+    "x-local-max-age": _is_age,
+    "x-local-max-length-bytes": _is_count,
 }
 KNOWN_ARGUMENTS = QUEUE_ARGUMENTS | QUORUM_ARGUMENTS | STREAM_ARGUMENTS
 

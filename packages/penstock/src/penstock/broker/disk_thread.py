@@ -33,11 +33,12 @@ class DiskThread:
             self._thread.start()
         self._jobs.put((work, done))
 
-    def stop(self) -> None:
-        """End the thread after all submitted work."""
+    def stop(self, wait: bool = True) -> None:
+        """End the thread after all submitted work, and wait for that."""
         if self._thread is not None:
             self._jobs.put(None)
-            self._thread.join()
+            if wait:
+                self._thread.join()
             self._thread = None
 
     def _run(self) -> None:

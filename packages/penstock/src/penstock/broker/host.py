@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from penstock.broker.content_router import ContentRouter
 from penstock.broker.kernel import Kernel
+from penstock.broker.user import User
 from penstock.broker.users import Users
 from penstock.broker.vhost import VirtualHost
 from penstock.core.logs import get_logger
@@ -30,11 +31,33 @@ class ClientConnection(Protocol):
     def abort(self) -> None:
         """Close without a reason."""
 
+    def credential_expired(self) -> None:
+        """Close because the user's credentials have expired."""
+
     def describe(self) -> dict[str, Any]: ...
 
     def describe_channels(self) -> list[dict[str, Any]]: ...
 
     def describe_consumers(self) -> list[dict[str, Any]]: ...
+
+
+class CredentialExpiry:
+    """Ends connections when the credentials of their users expire."""
+
+    def __init__(self) -> None:
+        self._timers: dict[ClientConnection, asyncio.TimerHandle] = {}
+
+    def watch(self, client: ClientConnection, user: User, loop: asyncio.AbstractEventLoop) -> None:
+        """Also called when a client has renewed its credentials."""
+        self.forget(client)
+        if user.expires is not None:
+            seconds = max(0.0, user.expires - time.time())
+            self._timers[client] = loop.call_later(seconds, client.credential_expired)
+
+    def forget(self, client: ClientConnection) -> None:
+        timer = self._timers.pop(client, None)
+        if timer is not None:
+            timer.cancel()
 
 
 class LinkAcceptor(Protocol):
@@ -55,6 +78,7 @@ class Host(Protocol):
     vhosts: dict[str, VirtualHost]
     alarms: Alarms
     connection_limiter: ConnectionLimiter
+    credential_expiry: CredentialExpiry
     clients: dict[ClientConnection, None]
     product: dict[str, Any]  #: server properties
     draining: bool

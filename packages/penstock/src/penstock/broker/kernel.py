@@ -11,6 +11,7 @@ from typing import Any
 from penstock.broker.buckets import BucketPool
 from penstock.broker.log.committer import Committer
 from penstock.broker.spool import Spools
+from penstock.broker.tiered_storage import TieredStorage
 from penstock.broker.write_batch import WriteBatch
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
@@ -27,13 +28,14 @@ class Kernel:
     spools: Spools
     metrics: Metrics
     report: Callable[[str], None]  #: reports corruption to the operator
+    tiered_storage: TieredStorage | None = None
 
     def confirms_in_sync(self, arguments: dict[str, Any]) -> bool:
         """Whether a queue's publishers are confirmed when all in-sync members have the message.
 
         In a cluster, quorum queues and streams do so unless declared otherwise.
         """
-        if self.committer.observer is None:
+        if not self.committer.is_replicated:
             return False
         replicated = arguments.get("x-queue-type") in ("quorum", "stream")
         default = "in-sync" if replicated else self.settings.cluster.confirm_policy

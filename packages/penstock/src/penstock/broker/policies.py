@@ -9,7 +9,6 @@ They also hold the limits of a virtual host. All are stored in the topology jour
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -50,10 +49,15 @@ _ARGUMENTS: Final = {
     "consumer-timeout": "x-consumer-timeout",
     "confirm-policy": "x-confirm-policy",
     "max-age": "x-max-age",
+    "local-max-age": "x-local-max-age",
+    "local-max-length-bytes": "x-local-max-length-bytes",
     "stream-max-segment-size-bytes": "x-stream-max-segment-size-bytes",
     "queue-leader-locator": "x-queue-leader-locator",
     "initial-cluster-size": "x-initial-cluster-size",
     "alternate-exchange": "alternate-exchange",
+    **{key: key for key in ("federation-upstream", "federation-upstream-set")},
+    "federation-upstream-pattern": "federation-upstream-pattern",
+    "schema": "x-schema",
 }
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
 
@@ -107,9 +111,9 @@ def _problems(name: str, value: dict[str, Any], operator: bool) -> list[str]:
     pattern: Any = value.get("pattern")
     try:
         _regex(pattern)
-    except (TypeError, ValueError, re.error) as error:
+    except (TypeError, ValueError) as error:
         problems.append(f"pattern: {pattern!r} is not a regular expression: {error}")
-    if value.get("apply-to", "all") not in APPLY_TO:
+    if value.get("apply-to", "all") not in tuple(APPLY_TO):
         problems.append(f"apply-to should be one of {', '.join(APPLY_TO)}")
     if type(value.get("priority", 0)) is not int:
         problems.append("priority should be a whole number")

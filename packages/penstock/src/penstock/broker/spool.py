@@ -210,9 +210,13 @@ class BodyFiles:
     def path(self, offset: int) -> Path:
         return self._directory / f"{offset:020d}.body"
 
-    def open(self, offset: int) -> Spool:
-        """The body of a record; raises FileNotFoundError."""
-        return Spool(self.path(offset), owned=False)
+    def open(self, offset: int, size: int | None = None) -> Spool:
+        """The body of a record, which has this size; raises FileNotFoundError, also if it is
+        incomplete: a power cut came before it was synced, so its message was not confirmed."""
+        spool = Spool(self.path(offset), owned=False)
+        if size is not None and spool.size != size:
+            raise FileNotFoundError(f"{spool.path} has {spool.size} bytes, not {size}")
+        return spool
 
     def sizes(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The offsets in a range that have a body here, and its size, in order."""

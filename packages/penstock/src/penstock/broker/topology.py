@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +36,7 @@ def unpack_arguments(text: str) -> dict[str, Any]:
 class Topology:
     def __init__(self, path: Path, committer: Committer, report: Callable[[str], None]) -> None:
         self.path = path
-        self._records: dict[TopologyKey, dict[str, Any]] = {}
+        self._records: defaultdict[str, dict[TopologyKey, dict[str, Any]]] = defaultdict(dict)
         self._pending: list[bytes] = []
         #: In a cluster: called before a change is written.
         self.on_change: Callable[[], None] | None = None
@@ -54,18 +55,19 @@ class Topology:
 
     def all(self, kind: str) -> Iterator[tuple[TopologyKey, dict[str, Any]]]:
         """Every record of a kind: `vhost`, `exchange`, `queue`, `binding`, …"""
-        return ((key, value) for key, value in list(self._records.items()) if key[0] == kind)
+        return iter(list(self._records[kind].items()))
 
     def get(self, key: TopologyKey) -> dict[str, Any] | None:
-        return self._records.get(key)
+        return self._records[key[0]].get(key)
 
     def put(self, key: TopologyKey, value: dict[str, Any]) -> None:
-        if self._records.get(key) != value:
-            self._records[key] = value
+        records = self._records[key[0]]
+        if records.get(key) != value:
+            records[key] = value
             self._append({"put": key, "value": value})
 
     def drop(self, key: TopologyKey) -> None:
-        if self._records.pop(key, None) is not None:
+        if self._records[key[0]].pop(key, None) is not None:
             self._append({"drop": key})
 
     def close(self) -> None:
@@ -79,8 +81,11 @@ class Topology:
         self._pending.append(_encode_line(line))
 
     def _snapshot(self) -> bytes:
-        records = self._records.items()
-        return b"".join(_encode_line({"put": key, "value": value}) for key, value in records)
+        return b"".join(
+            _encode_line({"put": key, "value": value})
+            for records in self._records.values()
+            for key, value in records.items()
+        )
 
     def _load(self, report: Callable[[str], None]) -> None:
         data = self.journal.read()
@@ -89,10 +94,10 @@ class Topology:
             try:
                 record = json.loads(line)
                 if "put" in record:
-                    self._records[tuple(record["put"])] = record["value"]
+                    self._records[record["put"][0]][tuple(record["put"])] = record["value"]
                 else:
-                    self._records.pop(tuple(record["drop"]), None)
-            except (ValueError, KeyError, TypeError):
+                    self._records[record["drop"][0]].pop(tuple(record["drop"]), None)
+            except (ValueError, LookupError, TypeError):
                 report(f"{self.path}: line {number} is invalid, skipped")
         self.journal.resume(end, report)
 

@@ -38,6 +38,8 @@ class User:
     topic_permissions: TopicPermissions = field(default_factory=dict)
     client_ids: str = ""  #: pattern of allowed MQTT client ids; empty allows any
     limits: Mapping[str, int] = field(default_factory=dict)  #: max-connections, max-channels
+    origin: str = ""  #: the backend that knows the user; empty for the users file
+    expires: float | None = None  #: when its credentials expire, in seconds since the epoch
 
 
 def user_to_json(user: User) -> dict[str, Any]:

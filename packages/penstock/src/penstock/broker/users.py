@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.broker.auth.backend import AuthBackend, AuthChain
 from penstock.broker.permissions import (
     Permission,
     PermissionKind,
@@ -80,7 +81,9 @@ class Users:
         passwords: PasswordVerifier | None = None,
         loopback_only: frozenset[str] = LOOPBACK_USERS,
         clock: Callable[[], float] = time.monotonic,
+        backends: Callable[[AuthBackend], list[AuthBackend]] | None = None,
     ) -> None:
+        """`backends` puts the users file into the order of authentication backends."""
         self._file = UsersFile(path)
         self._passwords = passwords or PasswordVerifier()
         self._loopback_only = loopback_only
@@ -90,6 +93,8 @@ class Users:
         self.version = 0  #: incremented by every change
         self._users: dict[str, User] = {}
         self._cache: dict[str, dict[tuple[str, str, str], bool]] = {}
+        internal = InternalBackend(self)
+        self._chain = AuthChain(backends(internal) if backends is not None else [internal])
 
     @property
     def path(self) -> Path:
@@ -110,13 +115,14 @@ class Users:
                 _log.info("users file upgraded")
             self._read()
 
-    def refresh(self) -> bool:
+    def refresh(self, *, at_once: bool = False) -> bool:
         """Read changes of other processes; returns whether there were any.
 
-        An invalid file is logged once and leaves the users as they were.
+        The file is checked once a second, or `at_once`. An invalid file is logged once and leaves
+        the users as they were.
         """
         now = self._clock()
-        if now - self._checked_at < _REFRESH_SECONDS:
+        if not at_once and now - self._checked_at < _REFRESH_SECONDS:
             return False
         self._checked_at = now
         stamp = self._file.stamp()
@@ -142,8 +148,15 @@ class Users:
         self.version += 1
 
     async def authenticate(self, name: str, password: str | bytes, *, address: str) -> User:
-        """Raises `AuthenticationFailed`; `address` is the peer's."""
-        self.refresh()
+        """By the first backend that accepts the login. Raises `AuthenticationFailed`; `address` is
+        the peer's."""
+        if isinstance(password, str):
+            password = password.encode("utf-8", "surrogatepass")
+        return await self._chain.authenticate(name, password, address=address)
+
+    async def check_password(self, name: str, password: bytes, *, address: str) -> User:
+        """The same by the users file alone."""
+        self.refresh(at_once=True)
         if name in self._loopback_only and not is_loopback(address):
             raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
         user = self._users.get(name)
@@ -167,6 +180,16 @@ class Users:
             raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
         return user
 
+    def certified(self, name: str, *, address: str) -> User:
+        """The user that a verified client certificate names."""
+        self.refresh()
+        user = self._users.get(name)
+        if user is None:
+            raise AuthenticationFailed(f"no user '{name}' for the client certificate")
+        if name in self._loopback_only and not is_loopback(address):
+            raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
+        return user
+
     def find(self, name: str) -> User | None:
         return self._users.get(name)
 
@@ -179,11 +202,18 @@ class Users:
     def all(self) -> list[User]:
         return sorted(self._users.values(), key=lambda user: user.name)
 
+    def _current(self, user: User) -> User | None:
+        """The user as the users file has it now, or as another backend described it at login."""
+        return user if user.origin else self._users.get(user.name)
+
     def can_access_vhost(self, user: User, vhost: str) -> bool:
-        current = self._users.get(user.name)
+        current = self._current(user)
         return current is not None and vhost in current.permissions
 
     def is_allowed(self, user: User, vhost: str, kind: PermissionKind, name: str) -> bool:
+        if user.origin:
+            granted = user.permissions.get(vhost)
+            return granted is not None and granted.allows(kind, name)
         key = (vhost, kind, name)
         cached = self._cache.setdefault(user.name, {})
         allowed = cached.get(key)
@@ -206,7 +236,7 @@ class Users:
         client_id: str = "",
     ) -> bool:
         """Whether the user may use a routing key of a topic exchange."""
-        current = self._users.get(user.name)
+        current = self._current(user)
         if current is None:
             return False
         permission = current.topic_permissions.get(vhost, {}).get(exchange or "amq.default")
@@ -216,12 +246,12 @@ class Users:
         return permission.allows(kind, routing_key, variables)
 
     def is_client_id_allowed(self, user: User, client_id: str) -> bool:
-        current = self._users.get(user.name)
+        current = self._current(user)
         return current is not None and allows_client_id(current.client_ids, client_id)
 
     def has_tag(self, user: User, tag: str) -> bool:
         """False for a user that was deleted."""
-        current = self._users.get(user.name)
+        current = self._current(user)
         return current is not None and tag in current.tags
 
     def add(
@@ -272,7 +302,7 @@ class Users:
         self._revise(name, revised)
 
     def limit(self, user: User, name: str) -> int | None:
-        current = self._users.get(user.name)
+        current = self._current(user)
         return current.limits.get(name) if current is not None else None
 
     def set_permissions(self, name: str, vhost: str, permission: Permission) -> None:
@@ -329,6 +359,18 @@ class Users:
             edit(users)
             self._file.write(users)
             self._hold(users, self._file.stamp())
+
+
+class InternalBackend:
+    """The users file as an authentication backend."""
+
+    name = "internal"
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+
+    async def authenticate(self, name: str, password: bytes, *, address: str) -> User:
+        return await self._users.check_password(name, password, address=address)
 
 
 def _known(users: Mapping[str, User], name: str) -> User:
@@ -459,7 +501,7 @@ def _password_hash(
     if isinstance(password := entry.get("password"), str) and password:
         return hash_password(password)
     algorithm = entry.get("hashing_algorithm", "rabbit_password_hashing_sha256")
-    if algorithm not in _ALGORITHMS:
+    if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
         known = ", ".join(sorted(_ALGORITHMS))
         raise ConfigurationError(f"{location}.hashing_algorithm: {algorithm!r} is none of {known}")
     stored = entry.get("password_hash", "")

@@ -11,15 +11,26 @@ import base64
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from urllib.parse import quote, unquote
 
 from penstock.broker import declarations
-from penstock.broker.contract import Binding, Driver, Exchange, Queue, RetainedMessages, Sink
+from penstock.broker.contract import (
+    Binding,
+    Channel,
+    DelayedStore,
+    Driver,
+    Exchange,
+    Message,
+    Queue,
+    RetainedMessages,
+    Sink,
+)
 from penstock.broker.kernel import Kernel
+from penstock.broker.parameters import RuntimeParameters
 from penstock.broker.policies import Policies, Policy
 from penstock.broker.topology import Topology, pack_arguments, unpack_arguments
 from penstock.core.errors import (
@@ -27,13 +38,19 @@ from penstock.core.errors import (
     CommandInvalid,
     NotFound,
     PreconditionFailed,
+    ResourceExhausted,
     ResourceLocked,
 )
+from penstock.core.resources import descriptor_limit, has_descriptors
 
 ExchangeFactory = Callable[..., Exchange]
 QueueFactory = Callable[..., Queue]
 ReplyFactory = Callable[[Kernel, str], Any]
 RetainedFactory = Callable[[Kernel, Path], RetainedMessages]
+DelayedFactory = Callable[["VirtualHost"], DelayedStore]
+
+#: Copies of messages while the virtual host is traced; internal, so that no client publishes to it.
+TRACE_EXCHANGE = "amq.rabbitmq.trace"
 
 PREDECLARED_EXCHANGES = {
     "": "direct",
@@ -42,7 +59,24 @@ PREDECLARED_EXCHANGES = {
     "amq.topic": "topic",
     "amq.headers": "headers",
     "amq.match": "headers",
+    TRACE_EXCHANGE: "topic",
 }
+
+
+class VirtualHostTracer(Protocol):
+    """What a traced virtual host reports to."""
+
+    def watch(self, queue: Queue) -> None:
+        """A queue was declared."""
+
+    def published(
+        self,
+        exchange: Exchange,
+        channel: Channel | None,
+        message: Message,
+        sinks: Sequence[Sink],
+    ) -> None:
+        """A message was routed; `channel` is None if the broker publishes it again."""
 
 
 class VirtualHost:
@@ -55,6 +89,7 @@ class VirtualHost:
         queue_types: dict[str, QueueFactory],
         reply_type: ReplyFactory,
         retained_type: RetainedFactory,
+        delayed_type: DelayedFactory,
         *,
         recover: bool = True,
     ) -> None:
@@ -67,7 +102,14 @@ class VirtualHost:
         self.reply_type = reply_type
         self._retained_type = retained_type
         self._retained: RetainedMessages | None = None
+        self._delayed_type = delayed_type
+        self._delayed: DelayedStore | None = None
         self.policies = Policies(name, topology)
+        self.parameters = RuntimeParameters(name, topology)
+        self.schemas: dict[str, Any] = {}  #: compiled, of exchanges that have one
+        self.tracer: VirtualHostTracer | None = None  #: set while it is traced
+        #: Called after each change of exchanges, queues, bindings, policies and parameters.
+        self.on_changed: Callable[[], None] | None = None
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         #: Direct reply-to channels by routing key.
@@ -75,7 +117,7 @@ class VirtualHost:
         self._bound: dict[tuple[str, str], dict[tuple[str, str, str], Binding]] = {}
         self._owned: dict[object, set[str]] = {}
         for exchange, kind in PREDECLARED_EXCHANGES.items():
-            self._make_exchange(exchange, kind, True, False, False, {})
+            self._make_exchange(exchange, kind, True, False, exchange == TRACE_EXCHANGE, {})
         if recover:
             for _ in self.recovery():
                 pass
@@ -124,6 +166,17 @@ class VirtualHost:
             where = self.kernel.directory / "retained" / directory_name(self.name)
             self._retained = self._retained_type(self.kernel, where)
         return self._retained
+
+    @property
+    def delayed(self) -> DelayedStore:
+        """Messages that AMQP 1.0 and MQTT clients delay; opened at the first use."""
+        if self._delayed is None:
+            self._delayed = self._delayed_type(self)
+        return self._delayed
+
+    @property
+    def has_delayed(self) -> bool:
+        return self._delayed is not None
 
     # Exchanges.
 
@@ -234,11 +287,17 @@ class VirtualHost:
                 raise PreconditionFailed(f"Cannot declare a server-named queue for type {kind}")
             name = "amq.gen-" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         kind = declarations.queue_type(self.name, name, durable, exclusive, auto_delete, arguments)
+        self._check_tiered(arguments)
         limit = self.policies.limits.get("max-queues")
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is "
                 "reached"
+            )
+        if durable and not has_descriptors():  # else the files of all queues would fail
+            raise ResourceExhausted(
+                f"cannot declare queue '{name}': {descriptor_limit()} descriptors are too few for "
+                "the files of another queue; raise the limit of open files (ulimit -n)"
             )
         queue = self.queue_types[kind](
             self,
@@ -250,6 +309,8 @@ class VirtualHost:
             arguments=arguments,
         )
         self.queues[name] = queue
+        if self.tracer is not None:
+            self.tracer.watch(queue)
         if exclusive:
             self._owned.setdefault(owner, set()).add(name)
         elif durable:
@@ -258,6 +319,8 @@ class VirtualHost:
                 {"auto_delete": auto_delete, "arguments": pack_arguments(arguments)},
             )
         self.exchanges[""].forget_routes()  # no other exchange routes to it yet
+        if self.on_changed is not None:
+            self.on_changed()
         return queue
 
     def delete_queue(
@@ -293,7 +356,16 @@ class VirtualHost:
 
     # Policies.
 
+    def _check_tiered(self, arguments: dict[str, Any]) -> None:
+        local = [name for name in arguments if name.removeprefix("x-").startswith("local-max-")]
+        if local and self.kernel.tiered_storage is None:
+            raise PreconditionFailed(
+                f"{local[0]} needs tiered storage: set broker.tiered_storage to a directory or "
+                "bucket"
+            )
+
     def set_policy(self, policy: Policy, *, operator: bool = False) -> None:
+        self._check_tiered(policy.definition)
         self.policies.set(policy, operator=operator)
         self._apply_policies()
 
@@ -309,6 +381,16 @@ class VirtualHost:
         for queue in list(self.queues.values()):
             queue.apply_policy(self.policies.of_queue(queue.name, queue.arguments))
         self.changed()
+
+    def set_parameter(self, component: str, name: str, value: Any | None) -> None:
+        """None removes it."""
+        if value is None:
+            self.parameters.remove(component, name)
+        else:
+            self.parameters.set(component, name, value)
+        self.schemas.clear()
+        if self.on_changed is not None:
+            self.on_changed()
 
     # Bindings.
 
@@ -403,6 +485,8 @@ class VirtualHost:
     def changed(self) -> None:
         for exchange in self.exchanges.values():
             exchange.forget_routes()
+        if self.on_changed is not None:
+            self.on_changed()
 
     def recovery(self) -> Iterator[None]:
         """Restore durable destinations and bindings step by step; the caller may do other work
@@ -439,6 +523,8 @@ class VirtualHost:
             if vhost == self.name and name in registry and source in self.exchanges:
                 self.bind(source, registry[name], routing_key, unpack_arguments(packed))
                 yield
+        if (self.kernel.directory / "delayed" / directory_name(f"{self.name}\0")).exists():
+            self._delayed = self._delayed_type(self)
 
     def close(self, failed: Callable[[str, OSError], None]) -> None:
         """Close every destination, also after disk errors."""
@@ -447,15 +533,18 @@ class VirtualHost:
                 destination.close()
             except OSError as error:
                 failed(destination.name, error)
-        if self._retained is not None:
+        for name, store in (("retained", self._retained), ("delayed", self._delayed)):
             try:
-                self._retained.close()
+                if store is not None:
+                    store.close()
             except OSError as error:
-                failed("retained", error)
+                failed(name, error)
 
     def delete(self) -> None:
         """Delete the virtual host with its content."""
         self.retained.delete()
+        if self._delayed is not None:
+            self._delayed.delete()
         for name in list(self.queues):
             self.delete_queue(name)
         for name in list(self.exchanges):
@@ -465,6 +554,7 @@ class VirtualHost:
             if key[1] == self.name:
                 self.topology.drop(key)
         self.policies.drop()
+        self.parameters.drop()
         self.topology.drop(("vhost", self.name))
 
 

@@ -69,6 +69,17 @@ class WriteBatch:
         self._pause_until = 0.0
         #: The client whose input is processed, if it can be deferred.
         self.reader: DeferrableInput | None = None
+        #: Timers wait while destinations and bindings are restored: a message that is released or
+        #: expires before would find no route.
+        self._held: list[Callable[[], None]] | None = None
+
+    def begin_recovery(self) -> None:
+        self._held = []
+
+    def end_recovery(self) -> None:
+        held, self._held = self._held or [], None
+        for callback in held:
+            self.call_soon(callback)
 
     def end_read(self) -> None:
         """A read is processed; more may follow in the same pass of the loop."""
@@ -146,6 +157,9 @@ class WriteBatch:
         self.loop.call_soon(self._run, callback)
 
     def _run(self, callback: Callable[[], None]) -> None:
+        if self._held is not None:
+            self._held.append(callback)
+            return
         try:
             callback()
         finally:

@@ -29,6 +29,7 @@ from penstock.cli.shutdown import stop_event
 from penstock.core.config import Settings
 from penstock.core.garbage_collection import short_gc_pauses
 from penstock.core.resources import raise_descriptor_limit, set_mmap_threshold
+from penstock.core.service_manager import ready
 
 
 def status(
@@ -114,5 +115,6 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
         run(own, data=settings.data, on_shutdown=stop.set) as broker,
     ):
         typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
-        with short_gc_pauses():
-            await stop.wait()
+        async with ready(f"listening on {' '.join(broker.addresses)}"):
+            with short_gc_pauses():
+                await stop.wait()

@@ -83,7 +83,7 @@ def join(
 
 async def _check(settings: Any, member: Any) -> None:
     """Whether the cluster can be reached, and the data belongs to it."""
-    from penstock.core.errors import ConfigurationError
+    from penstock.cluster.coordinator import unusable
     from penstock.server.cluster_member import open_coordinator
 
     coordinator = open_coordinator(settings, member.node)
@@ -92,7 +92,7 @@ async def _check(settings: Any, member: Any) -> None:
         identity, _ = await coordinator.identify(member.cluster)
         view = await coordinator.view()
     except OSError as error:
-        raise ConfigurationError(f"the cluster cannot be reached: {error}") from error
+        raise unusable(error) from error
     if view.in_sync is not None:  # it has data, which this directory will get
         member.join(identity)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -55,6 +56,26 @@ def restore(
     except ValueError as error:
         raise PreconditionFailed(f"{origin}: is not JSON: {error}") from error
     call_management_api(_address(file, url), "/api/definitions", definitions)
+
+
+@app.command()
+def asyncapi(
+    vhost: Annotated[str, typer.Option("--vhost", metavar="VHOST", help="Virtual host.")] = "/",
+    url: ManagementUrl = None,
+    file: ConfigFile = None,
+) -> None:
+    """Print the queues, streams and bound routing keys of a virtual host as AsyncAPI 3."""
+    path = f"/api/asyncapi/{quote(vhost, safe='')}"
+    typer.echo(json.dumps(call_management_api(_address(file, url), path), indent=2))
+
+
+@app.command()
+def openapi() -> None:
+    """Print the description of the management API as OpenAPI 3."""
+    from penstock.server.management.api_description import openapi_document
+    from penstock.server.management.server import ROUTES
+
+    typer.echo(json.dumps(openapi_document(ROUTES), indent=2))
 
 
 def _address(file: Path | None, url: str | None) -> str:

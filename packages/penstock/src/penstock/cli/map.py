@@ -28,6 +28,7 @@ COMMANDS: Final = {
         "up": "penstock.cli.up.command:up",
         "broker": "penstock.cli.broker:app",
         "deploy": "penstock.cli.deploy:deploy",
+        "overlay": "penstock.cli.overlay:app",
     },
     "Messages": {
         "pub": "penstock.cli.pub:pub",
@@ -40,8 +41,12 @@ COMMANDS: Final = {
         "user": "penstock.cli.user:app",
         "cluster": "penstock.cli.cluster:app",
         "definitions": "penstock.cli.definitions:app",
+        "backup": "penstock.cli.backup:backup",
+        "restore": "penstock.cli.backup:restore",
+        "trace": "penstock.cli.trace:app",
         "config": "penstock.cli.config:config",
         "doctor": "penstock.cli.doctor:doctor",
+        "perf": "penstock.cli.perf:perf",
         "version": "penstock.cli.version:version",
     },
 }

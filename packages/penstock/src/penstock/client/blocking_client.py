@@ -286,8 +286,11 @@ class BlockingReceiver(_BlockingBlock[MessageReceiver]):
 
     def __iter__(self) -> Iterator[BlockingMessage]:
         messages = self._loop.iterate(aiter(self._block))
+        attach = getattr(self._block, "attach", None)  # of a `TracedReceiver`
         try:
             for message in messages:
+                if attach is not None:  # its span is current in the program's thread
+                    attach()
                 yield BlockingMessage(self._loop, message)
         finally:
             messages.close()

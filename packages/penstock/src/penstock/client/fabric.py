@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -27,10 +27,12 @@ from penstock.client.receiver import MessageReceiver, RecoveringConsumer
 from penstock.client.sender import MessageSender
 from penstock.client.service import RequestService, ServiceHandler
 from penstock.core.errors import Unsupported
+from penstock.core.telemetry import message_spans
 
 if TYPE_CHECKING:
     from penstock.client.amqp091.connection import AmqpRecoveringConnection
     from penstock.client.mqtt.fabric import MqttFabric
+    from penstock.client.traced import TracedReceiver
 
 #: The topic exchange of publish/subscribe, unless another is given.
 TOPIC_EXCHANGE: Final = "amq.topic"
@@ -48,6 +50,7 @@ class Fabric(ABC):
 
     def __init__(self) -> None:
         self._consumers: WeakSet[RecoveringConsumer] = WeakSet()
+        self._spans = message_spans()
 
     @property
     def amqp(self) -> AmqpRecoveringConnection:
@@ -94,13 +97,14 @@ class Fabric(ABC):
         With a name the subscription is durable: it also gets what is published while no program
         receives from it, and programs that use the same name share the messages.
         """
-        return self._receiver(self._subscription(patterns or ("#",), exchange, name, prefetch))
+        consumer = self._subscription(patterns or ("#",), exchange, name, prefetch)
+        return self._receiver(consumer, name or exchange)
 
     @abstractmethod
     def push(self, queue: str) -> MessageSender: ...
 
     def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
-        return self._receiver(self._queue(queue, prefetch))
+        return self._receiver(self._queue(queue, prefetch), queue)
 
     async def request(
         self,
@@ -110,17 +114,31 @@ class Fabric(ABC):
         headers: Headers | None = None,
         timeout: float | None = 30.0,
     ) -> ReceivedMessage:
-        return await self._request(service, body, headers, timeout)
+        if self._spans is None:
+            return await self._request(service, body, headers, timeout)
+        from penstock.client.traced import traced_request
+
+        return await traced_request(
+            self._spans,
+            lambda carried: self._request(service, body, carried, timeout),
+            service,
+            headers,
+        )
 
     def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
         """Requests to reply to with `await request.reply(…)`."""
-        return self._receiver(self._requests(service, prefetch), replies=True)
+        return self._receiver(self._requests(service, prefetch), service, replies=True)
 
     def serve(
         self, service: str, handler: ServiceHandler, *, concurrency: int = WORK_PREFETCH
     ) -> RequestService:
         """Replies to requests with the results of the handler, several at a time."""
-        return RequestService(service, self.reply(service, prefetch=concurrency), handler)
+        requests = self.reply(service, prefetch=concurrency)
+        if self._spans is None:
+            return RequestService(service, requests, handler)
+        from penstock.client.traced import TracedService
+
+        return TracedService(service, cast("TracedReceiver", requests), handler)
 
     def stream(
         self,
@@ -142,7 +160,7 @@ class Fabric(ABC):
         self, stream: str, start: StreamStart = "first", *, prefetch: int = SUBSCRIBE_PREFETCH
     ) -> MessageReceiver:
         """The messages of a stream, each once and in order, then those appended later."""
-        return self._receiver(self._stream(stream, start, prefetch))
+        return self._receiver(self._stream(stream, start, prefetch), stream)
 
     @abstractmethod
     async def open(self) -> Self: ...
@@ -181,9 +199,32 @@ class Fabric(ABC):
     @abstractmethod
     async def _close(self) -> None: ...
 
-    def _receiver(self, consumer: RecoveringConsumer, *, replies: bool = False) -> MessageReceiver:
+    def _receiver(
+        self, consumer: RecoveringConsumer, source: str, *, replies: bool = False
+    ) -> MessageReceiver:
         self._consumers.add(consumer)
-        return MessageReceiver(consumer, replies=replies)
+        if self._spans is None:
+            return MessageReceiver(consumer, replies=replies)
+        from penstock.client.traced import TracedReceiver
+
+        return TracedReceiver(consumer, self._spans, source, replies=replies)
+
+    def _traced(
+        self,
+        sender: MessageSender,
+        destination: str,
+        *,
+        has_headers: bool = True,
+        has_ids: bool = True,
+    ) -> MessageSender:
+        """The sender, with a span for each message if the program uses OpenTelemetry."""
+        if self._spans is None:
+            return sender
+        from penstock.client.traced import traced_sender
+
+        return traced_sender(
+            self._spans, sender, destination, has_headers=has_headers, has_ids=has_ids
+        )
 
     async def __aenter__(self) -> Self:
         return await self.open()

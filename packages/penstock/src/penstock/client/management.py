@@ -138,20 +138,22 @@ def management_url(settings: BrokerSettings, url: str | None) -> str:
     raise ConfigurationError("broker.listen has no http:// address; say which with --url")
 
 
-def call_management_api(url: str, path: str, body: Any = None) -> Any:
-    """GET a path, or POST to it if there is a body; `url` has the credentials."""
+@contextmanager
+def connect_management_api(
+    url: str, timeout: float = TIMEOUT_SECONDS
+) -> Iterator[ManagementClient]:
+    """A client of the API at a URL with credentials; errors of connections name the server."""
     parts = urlsplit(url)
     user, password = (
         "guest" if each is None else unquote(each) for each in (parts.username, parts.password)
     )
     try:
-        client = ManagementClient(parts._replace(path="", query="").geturl(), user, password)
+        address = parts._replace(path="", query="").geturl()
+        client = ManagementClient(address, user, password, timeout=timeout)
     except ConfigurationError:
         raise ConfigurationError(f"--url {url}: should be http://user:password@host:port") from None
     try:
-        with client.request(path, method="GET" if body is None else "POST", body=body) as answer:
-            client.check(answer)
-            content = answer.read()
+        yield client
     except PenstockError:
         raise
     except OSError as error:
@@ -159,4 +161,15 @@ def call_management_api(url: str, path: str, body: Any = None) -> Any:
             f"no answer from {client}: {error.strerror or error}; is a broker running there? "
             "`penstock up` starts one"
         ) from error
+
+
+def call_management_api(url: str, path: str, body: Any = None, method: str = "") -> Any:
+    """GET a path, or POST to it if there is a body; `url` has the credentials."""
+    method = method or ("GET" if body is None else "POST")
+    with (
+        connect_management_api(url) as client,
+        client.request(path, method=method, body=body) as answer,
+    ):
+        client.check(answer)
+        content = answer.read()
     return json.loads(content) if content else None

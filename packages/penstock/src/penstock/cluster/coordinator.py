@@ -2,7 +2,8 @@
 
 The coordinator keeps, for each cluster: its id and secret, the leader with its epoch under a lease,
 and the in-sync set. Only a member of the in-sync set can become leader; only the current leader can
-change the set. Methods raise OSError if the coordinator cannot be reached.
+change the set. Methods raise OSError if the coordinator cannot be reached, and PermissionError if
+it refuses this member's user.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from penstock.core.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,16 @@ class Coordinator(Protocol):
     async def force(self) -> bool:
         """While nobody leads: make this member the only one in sync, whatever it lacks; returns
         False if somebody leads."""
+
+
+def unusable(error: OSError) -> ConfigurationError:
+    """Why a member cannot start with this coordinator, and what to do."""
+    step = (
+        "correct the user and the password in the URL, or give the user its rights"
+        if isinstance(error, PermissionError)
+        else "start it first, or correct the URL"
+    )
+    return ConfigurationError(f"broker.cluster.url: {error}; {step}")
 
 
 def coordinator_threads() -> ThreadPoolExecutor:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http
 import http.client
 import json
 import math
 import secrets
 import uuid
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from penstock.cluster.coordinator import (
     ClusterView,
@@ -24,10 +25,15 @@ from penstock.cluster.coordinator import (
 )
 from penstock.core.errors import ConfigurationError
 
+#: Codes of gRPC: invalid argument (a wrong password, no user), permission denied, failed
+#: precondition (a user, although etcd has none), unauthenticated.
+_REFUSED: Final = frozenset({3, 7, 9, 16})
+_UNAUTHENTICATED: Final = 401
+
 
 class EtcdCoordinator:
     def __init__(self, url: str, node: str, lease: float) -> None:
-        """`etcd://host:2379[,host:2379…]/NAME`; a user and a password may precede the hosts."""
+        """`etcd://[user:password@]host:2379[,host:2379…]/NAME`"""
         parts = urlsplit(url)
         name = parts.path.strip("/")
         hosts = parts.netloc.rpartition("@")[2]
@@ -36,7 +42,9 @@ class EtcdCoordinator:
                 "broker.cluster.url: should be etcd://host:2379/NAME, the name of the cluster last"
             )
         self._hosts = [host if ":" in host else f"{host}:2379" for host in hosts.split(",")]
-        self._user, self._password = parts.username, parts.password
+        self._user = unquote(parts.username or "")
+        self._password = unquote(parts.password or "")
+        self._token = ""
         self._prefix = f"/penstock/{name}/"
         self._name = name
         self._node = node
@@ -154,6 +162,8 @@ class EtcdCoordinator:
                 return await loop.run_in_executor(
                     self._threads, self._request, self._hosts[0], path, body
                 )
+            except PermissionError:
+                raise
             except OSError as error:
                 failure = error
                 self._hosts.append(self._hosts.pop(0))
@@ -161,32 +171,45 @@ class EtcdCoordinator:
         raise failure
 
     def _request(self, host: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json"}
         connection = http.client.HTTPConnection(host, timeout=self._timeout)
-        try:
-            if self._user is not None:
-                login = {"name": self._user, "password": self._password or ""}
-                connection.request("POST", "/v3/auth/authenticate", json.dumps(login), headers)
-                headers["Authorization"] = _answer(connection, host)["token"]
+
+        def post(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            headers = {"Content-Type": "application/json"}
+            if self._token:
+                headers["Authorization"] = self._token
             connection.request("POST", path, json.dumps(body), headers)
-            return _answer(connection, host)
+            response = connection.getresponse()
+            return response.status, _parsed(response.read(), response.status)
+
+        try:
+            status, answer = (
+                post(path, body) if self._token or not self._user else (_UNAUTHENTICATED, {})
+            )
+            if status == _UNAUTHENTICATED and self._user:  # tokens end
+                self._token = ""
+                login = {"name": self._user, "password": self._password}
+                status, answer = post("/v3/auth/authenticate", login)
+                if status == http.HTTPStatus.OK:
+                    self._token = answer["token"]
+                    status, answer = post(path, body)
         except http.client.HTTPException as error:
             raise OSError(f"etcd at {host}: {error!r}") from error
+        except OSError as error:
+            raise OSError(f"etcd at {host}: {error}") from error
         finally:
             connection.close()
-
-
-def _answer(connection: http.client.HTTPConnection, host: str) -> dict[str, Any]:
-    response = connection.getresponse()
-    content = response.read()
-    try:
-        answer = json.loads(content)
-    except ValueError:
-        raise OSError(f"etcd at {host}: status {response.status}, not JSON") from None
-    if response.status != 200:
+        if status == http.HTTPStatus.OK:
+            return answer
         reason = answer.get("message") or answer.get("error")
-        raise OSError(f"etcd at {host}: status {response.status}: {reason}")
-    return dict(answer)
+        kind = PermissionError if answer.get("code") in _REFUSED else OSError
+        raise kind(f"etcd at {host}: status {status}: {reason}")
+
+
+def _parsed(content: bytes, status: int) -> dict[str, Any]:
+    try:
+        return dict(json.loads(content))
+    except ValueError:
+        raise OSError(f"status {status}, not JSON") from None
 
 
 def _view(found: dict[str, dict[str, Any]]) -> ClusterView:

@@ -63,9 +63,10 @@ class LeaderLink:
         member: Member,
         *,
         timeout: float,
-        on_leader: Callable[[list[str]], None] = lambda _: None,
+        on_leader: Callable[[list[str], bool], None] = lambda *_: None,
     ) -> None:
-        """`on_leader` gets the addresses of the leader's listeners."""
+        """`on_leader` gets the addresses of the leader's listeners, and whether these accept a
+        PROXY header from here."""
         self._member = member
         self._timeout = timeout
         self._on_leader = on_leader
@@ -130,7 +131,8 @@ class LeaderLink:
         member.saw(epoch)
         self.epoch = epoch
         self.leader = str(challenge.get("node"))
-        self._on_leader([str(one) for one in challenge.get("addresses", [])])
+        addresses = [str(one) for one in challenge.get("addresses", [])]
+        self._on_leader(addresses, bool(challenge.get("accepts_proxy")))
 
     async def _expect(self, *kinds: FrameType) -> Frame:
         while not self._frames:

@@ -140,6 +140,7 @@ class FollowerLink:
                 "install the same version of Penstock on all members"
             )
         proof = link_proof(member.secret, "leader", nonce, str(hello.get("nonce")), epoch)
+        peer = self._writer.get_extra_info("peername")
         self._writer.write(
             encode_json_frame(
                 FrameType.CHALLENGE,
@@ -150,6 +151,7 @@ class FollowerLink:
                 nonce=nonce,
                 proof=proof,
                 addresses=replication.addresses,
+                accepts_proxy=(peer or ("",))[0] in replication.proxies,
             )
         )
         answer = (await self._expect(FrameType.PROOF)).json()

@@ -19,11 +19,14 @@ from typing import Any, Final, NamedTuple
 from penstock.core.addresses import ListenAddress, parse_address
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
+from penstock.core.proxy_protocol import TrustedProxies, encode_proxy_header
 
 READ_BYTES: Final = 64 * 1024
 CONNECT_SECONDS: Final = 3.0
 MAX_HEAD_BYTES: Final = 16 * 1024
 LOCAL_PATH: Final = b"/api/cluster"
+#: Reason codes of MQTT 5.
+MQTT_REDIRECTIONS: Final = {"use-another-server": 0x9C, "server-moved": 0x9D}
 
 _log = get_logger("penstock.cluster")
 
@@ -44,9 +47,19 @@ LocalHandler = Callable[[LocalRequest], Awaitable[tuple[int, dict[str, Any]]]]
 
 
 class Forwarder:
-    def __init__(self, listen: Sequence[ListenAddress], answer: LocalHandler) -> None:
+    def __init__(
+        self,
+        listen: Sequence[ListenAddress],
+        answer: LocalHandler,
+        proxies: TrustedProxies,
+        mqtt_redirection: str = "none",
+    ) -> None:
+        """`mqtt_redirection` is the name of a reason code for MQTT 5 clients."""
         self._listen = listen
         self._answer = answer
+        self._proxies = proxies
+        self._redirection = MQTT_REDIRECTIONS.get(mqtt_redirection)
+        self._sends_header = False
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._leader: list[ListenAddress] = []
@@ -70,9 +83,11 @@ class Forwarder:
         self._listen = actual  # also when it is opened again
         return actual
 
-    def to(self, leader: Sequence[str]) -> None:
-        """Forward new connections to these addresses of the leader, none if empty."""
+    def to(self, leader: Sequence[str], sends_header: bool = False) -> None:
+        """Forward new connections to these addresses of the leader, none if empty; with a PROXY
+        header, if it accepts them."""
         self._leader = [parse_address(address) for address in leader]
+        self._sends_header = sends_header
 
     async def close(self) -> None:
         for server in self._servers:
@@ -117,9 +132,20 @@ class Forwarder:
                 reason = {"error": "service_unavailable", "reason": "the cluster has no leader"}
                 await _respond(writer, 503, reason)
             return
+        if address.scheme == "mqtt" and self._redirection is not None:
+            received = await reader.read(READ_BYTES)
+            if _is_mqtt5(received):
+                writer.write(_redirect(self._redirection, target))
+                await writer.drain()
+                return
         async with asyncio.timeout(CONNECT_SECONDS):
             from_leader, to_leader = await asyncio.open_connection(target.host, target.port)
         try:
+            client = writer.get_extra_info("peername")
+            # A trusted proxy has sent a header of its own.
+            if self._sends_header and client and client[0] not in self._proxies:
+                leader = to_leader.get_extra_info("peername")
+                to_leader.write(encode_proxy_header(client[:2], leader[:2]))
             to_leader.write(received)
             await asyncio.gather(_copy(reader, to_leader), _copy(from_leader, writer))
         finally:
@@ -163,6 +189,23 @@ class Forwarder:
         )
         status, answer = await self._answer(request)
         await _respond(writer, status, answer)
+
+
+def _is_mqtt5(packet: bytes) -> bool:
+    """Whether it begins with a CONNECT of MQTT 5."""
+    at = 1
+    while at < min(len(packet), 5) and packet[at] & 0x80:  # the length of the packet
+        at += 1
+    return packet[:1] == b"\x10" and packet[at + 1 : at + 8] == b"\x00\x04MQTT\x05"
+
+
+def _redirect(code: int, target: ListenAddress) -> bytes:
+    """A CONNACK with a server reference."""
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    reference = f"{host}:{target.port}".encode()
+    properties = b"\x1c" + len(reference).to_bytes(2, "big") + reference
+    body = bytes((0, code, len(properties))) + properties
+    return bytes((0x20, len(body))) + body
 
 
 def _decode_basic(authorization: str) -> bytes:

@@ -7,8 +7,12 @@ table `penstock_cluster` is created by the first member. Needs the extra `pensto
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import secrets
+import socket
+import threading
 import uuid
 from typing import Any, Final, LiteralString
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -21,7 +25,9 @@ from penstock.cluster.coordinator import (
 )
 from penstock.core.errors import ConfigurationError
 
+#: Two that create the same table at the same time fail without the lock, in spite of IF NOT EXISTS.
 _TABLE: Final = """
+SELECT pg_advisory_xact_lock(hashtext('penstock_cluster'));
 CREATE TABLE IF NOT EXISTS penstock_cluster (
     name    text PRIMARY KEY,
     id      text NOT NULL,
@@ -60,6 +66,16 @@ UPDATE penstock_cluster SET in_sync = ARRAY[%(node)s]
 WHERE name = %(name)s AND expires < clock_timestamp() RETURNING 1"""
 
 
+#: How PostgreSQL refuses a user.
+_REFUSALS: Final = (
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "FATAL:  role",
+    "permission denied",
+)
+
+
 class PostgresqlCoordinator:
     def __init__(self, url: str, node: str, lease: float) -> None:
         try:
@@ -72,6 +88,7 @@ class PostgresqlCoordinator:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
         self._name = query.pop("cluster", "penstock")
+        self._timeout = max(0.3, lease / 3)
         timeout = max(2, round(lease / 3))  # libpq's minimum
         query.setdefault("connect_timeout", str(timeout))
         query.setdefault("tcp_user_timeout", str(timeout * 1000))
@@ -82,7 +99,9 @@ class PostgresqlCoordinator:
 
     async def identify(self, known: str) -> tuple[str, str]:
         fields = {"name": self._name, "id": uuid.uuid4().hex, "secret": secrets.token_urlsafe(32)}
-        await self._run(_TABLE)
+        [(has_table,)] = await self._run("SELECT to_regclass('penstock_cluster') IS NOT NULL")
+        if not has_table:  # who may use it need not be able to create it
+            await self._run(_TABLE)
         select = "SELECT id, secret FROM penstock_cluster WHERE name = %(name)s"
         rows = await self._run(select, fields)
         if not rows:
@@ -128,12 +147,55 @@ class PostgresqlCoordinator:
 
     async def _run(self, query: LiteralString, fields: Any = None) -> list[Any]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._execute, query, fields)
+        request = _Request()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await loop.run_in_executor(
+                    self._threads, self._execute, request, query, fields
+                )
+        except TimeoutError:
+            request.abort()
+            raise OSError(f"PostgreSQL: no answer for {self._timeout:g} s") from None
 
-    def _execute(self, query: LiteralString, fields: Any) -> list[Any]:
+    def _execute(self, request: _Request, query: LiteralString, fields: Any) -> list[Any]:
         try:
             with self._psycopg.connect(self._url, autocommit=True) as connection:
-                cursor = connection.execute(query, fields)
-                return cursor.fetchall() if cursor.description else []
+                request.begin(connection.fileno())
+                try:
+                    cursor = connection.execute(query, fields)
+                    return cursor.fetchall() if cursor.description else []
+                finally:
+                    request.end()
         except self._psycopg.Error as error:
-            raise OSError(f"PostgreSQL: {error}") from error
+            reason = str(error).partition("\n")[0]
+            # libpq gives no code for a connection that was refused.
+            refused = any(words in reason for words in _REFUSALS)
+            raise (PermissionError if refused else OSError)(f"PostgreSQL: {reason}") from error
+
+
+class _Request:
+    """A query of a thread, which can be ended although the server does not answer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._aborted = False
+
+    def begin(self, fileno: int) -> None:
+        with self._lock:
+            if self._aborted:
+                raise OSError("PostgreSQL: the connection took too long")
+            self._socket = socket.socket(fileno=os.dup(fileno))
+
+    def end(self) -> None:
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    def abort(self) -> None:
+        with self._lock:
+            self._aborted = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)

@@ -26,6 +26,7 @@ from penstock.cluster.in_sync_set import InSyncSet, RecordInSync
 from penstock.cluster.member import Member
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.proxy_protocol import TrustedProxies
 
 #: Larger contents are sent in parts, and several names share them.
 INLINE_BYTES: Final = 64 * 1024
@@ -55,6 +56,7 @@ class Replication:
         self.member = member
         self.epoch = epoch
         self.addresses: list[str] = []  #: of the leader's listeners, for followers to forward to
+        self.proxies = TrustedProxies(())  #: whose connections to these may have a PROXY header
         self.max_lag = max_lag
         self.sequence = 0
         self.on_deposed = on_deposed

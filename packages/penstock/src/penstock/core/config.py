@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
+from urllib.parse import urlsplit
 
-from penstock.core.addresses import parse_address
+from penstock.core.addresses import is_loopback, parse_address
 from penstock.core.redaction import redact_value
 from penstock.core.resources import memory_total
 from penstock.core.settings_model import (
@@ -49,7 +51,10 @@ def _texts(value: object) -> object:
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
-        return json.loads(value)
+        try:
+            return json.loads(value)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
@@ -75,14 +80,44 @@ def _share(value: float | int) -> float | int:
     return value if value <= 1 else int(value)
 
 
+def _networks(values: list[str]) -> list[str]:
+    for value in values:
+        try:
+            ip_network(value, strict=False)
+        except ValueError:
+            raise ValueError(f"{value} is no address and no network such as 10.0.0.0/8") from None
+    return values
+
+
 def _expand(path: Path) -> Path:
-    return path.expanduser()
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # ~nobody
+        raise ValueError(str(error)) from None
 
 
 TextList = Annotated[list[str], Before(_texts)]
 AddressList = Annotated[list[str], Before(_texts), After(_addresses)]
+NetworkList = Annotated[list[str], Before(_texts), After(_networks)]
 ShareOrBytes = Annotated[float | int, Before(_share_or_bytes), After(_share)]
 UserPath = Annotated[Path, After(_expand)]
+#: Signature algorithms of tokens (RFC 7518, RFC 8037).
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+ALGORITHMS: Final = get_args(Algorithm)
+Algorithms = Annotated[list[Algorithm], Before(_texts)]
+AuthBackends = Annotated[list[Literal["internal", "oauth2", "ldap"]], Before(_texts)]
+
+
+def check_issuer_url(url: str) -> str:
+    """Raises `ValueError` unless nobody on the way to a token issuer can replace its keys."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    local = host == "localhost" or (host != "" and is_loopback(host))
+    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
+        raise ValueError(f"{url} should be an https:// URL (http:// on loopback only)")
+    return url
 
 
 @settings_model
@@ -104,15 +139,115 @@ class TlsSettings:
     key: UserPath | None = None
     """The certificate's private key."""
     authority: UserPath | None = None
-    """Certificate authorities for client certificates."""
+    """Certificate authorities for client certificates, which are then requested and verified."""
     verify_peer: bool = False
     """Whether clients must present a certificate signed by an authority."""
+    login_from: Literal["common_name", "distinguished_name", "subject_alternative_name"] = (
+        "common_name"
+    )
+    """The part of a client certificate that is the user name."""
+    login_san_type: Literal["dns", "email", "ip", "uri"] = "dns"
+    """The type of the subject alternative name that is the user name."""
+    login_san_index: int = Field(default=0, ge=0)
+    """Which alternative name of that type, counted from 0."""
 
     def check(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key are set together or not at all")
         if self.verify_peer and self.authority is None:
             raise ValueError("verify_peer needs an authority to check certificates against")
+
+
+@settings_model
+class OAuth2Settings:
+    """Tokens of an OAuth 2 or OpenID Connect issuer as credentials."""
+
+    resource_server_id: str = Field(default="", max_length=255)
+    """The broker's name in the audience of tokens; with a dot, the prefix of its scopes."""
+    issuer: str = ""
+    """The issuer's URL, whose metadata lead to its keys; tokens must name it in `iss`."""
+    jwks_url: str = ""
+    """The URL of the issuer's public keys, if they are not to be discovered."""
+    authority: UserPath | None = None
+    """Certificate authorities for these URLs; those of the system by default."""
+    algorithms: Algorithms = Field(default_factory=lambda: list(ALGORITHMS))
+    """Accepted signatures; symmetric ones are never accepted."""
+    verify_audience: bool = True
+    """Whether the audience must contain resource_server_id."""
+    username_claims: TextList = Field(default_factory=lambda: ["sub", "client_id"])
+    """Claims with the user name; the first that is present counts."""
+    scope_claims: TextList = Field(default_factory=lambda: ["scope"])
+    """Claims with scopes; a path to a nested claim has dots."""
+    scope_prefix: str | None = None
+    """The prefix of the broker's scopes, if it is not resource_server_id and a dot."""
+    scope_aliases: dict[str, TextList] = Field(default_factory=dict)
+    """Scopes that a role or scope of the issuer stands for."""
+    clock_skew: Seconds = Field(default=30.0, ge=0, le=300)
+    """How far the issuer's clock may be off."""
+    keys_lifetime: Seconds = Field(default=3600.0, gt=0)
+    """How long keys are used before they are fetched again."""
+    client_id: str = ""
+    """The console's name at the issuer; with it, users can sign in there."""
+    client_secret: str = Field(default="", repr=False)
+    """The console's password at the issuer, if it has one."""
+    scopes: TextList = Field(default_factory=lambda: ["openid", "profile"])
+    """Scopes that the console requests when a user signs in."""
+
+    def check(self) -> None:
+        for url in filter(None, (self.issuer, self.jwks_url)):
+            check_issuer_url(url)
+        if self.client_id and not self.issuer:
+            raise ValueError("client_id needs issuer, where users sign in")
+
+
+@settings_model
+class LdapSettings:
+    """Users of an LDAP directory."""
+
+    urls: TextList = Field(default_factory=list)
+    """Servers, ldaps://host or ldap://host:port; the first that answers is used."""
+    start_tls: bool = False
+    """Whether connections to ldap:// servers are upgraded to TLS."""
+    authority: UserPath | None = None
+    """Certificate authorities of the servers; those of the system by default."""
+    user_dn_pattern: str = ""
+    """The DN of a user, with ${username}: uid=${username},ou=people,dc=example."""
+    user_base: str = ""
+    """Where users are searched, if there is no pattern."""
+    user_filter: str = "(uid=${username})"
+    """The filter of that search."""
+    bind_dn: str = ""
+    """The user that searches; without one, users of a pattern search their own groups."""
+    bind_password: str = Field(default="", repr=False)
+    """The password of that user."""
+    group_base: str = ""
+    """Where groups are searched; empty for no groups."""
+    group_filter: str = "(member=${user_dn})"
+    """The filter of groups that contain a user, with ${user_dn} or ${username}."""
+    group_attribute: str = Field(default="cn", min_length=1)
+    """The attribute with a group's name."""
+    groups: dict[str, TextList] = Field(default_factory=dict)
+    """Scopes that a group grants: tag:administrator, read:vhost/name; the group * is everybody."""
+    timeout: Seconds = Field(default=5.0, gt=0)
+    """How long a server may take to answer."""
+    cache: Seconds = Field(default=15.0, ge=0)
+    """How long an accepted login is not checked again."""
+
+    def check(self) -> None:
+        for url in self.urls:
+            parts = urlsplit(url)
+            host = parts.hostname or ""
+            local = host == "localhost" or (host != "" and is_loopback(host))
+            if parts.scheme not in ("ldap", "ldaps") or not host:
+                raise ValueError(f"{url} should be ldaps://host or ldap://host")
+            if parts.scheme == "ldap" and not self.start_tls and not local:
+                raise ValueError(f"{url} sends passwords in clear: use ldaps:// or start_tls")
+            if parts.scheme == "ldaps" and self.start_tls:
+                raise ValueError(f"{url} has TLS already: start_tls is for ldap://")
+        if self.urls and bool(self.user_dn_pattern) == bool(self.user_base):
+            raise ValueError("users are found by user_dn_pattern or by user_base")
+        if self.user_dn_pattern and "${username}" not in self.user_dn_pattern:
+            raise ValueError("user_dn_pattern should contain ${username}")
 
 
 @settings_model
@@ -237,6 +372,8 @@ class ClusterSettings:
     """A follower that does not acknowledge for so long leaves the in-sync set."""
     max_lag: Bytes = Field(default=64 * MiB, ge=MiB)
     """Changes that may wait for one follower; beyond it the follower starts again."""
+    mqtt_redirection: Literal["none", "use-another-server", "server-moved"] = "none"
+    """With which reason code followers send MQTT 5 clients to the leader; none to forward them."""
 
     @property
     def enabled(self) -> bool:
@@ -263,8 +400,16 @@ class BrokerSettings:
     """Host names of HTTP and WebSocket besides addresses and localhost; * for any."""
     allowed_origins: TextList = Field(default_factory=list)
     """Origins that may use HTTP and WebSocket, https://host[:port] each; * for any."""
+    auth_backends: AuthBackends = Field(default_factory=lambda: ["internal"])
+    """Who checks logins, in order: internal (penstock user), oauth2, ldap."""
+    proxy_protocol_from: NetworkList = Field(default_factory=list)
+    """Addresses or networks of proxies that may tell clients' addresses by the PROXY protocol."""
     tls: TlsSettings = TlsSettings()
     """Certificates for amqps, https, mqtts, padress and wss listeners."""
+    oauth2: OAuth2Settings = OAuth2Settings()
+    """Tokens of an OAuth 2 or OpenID Connect issuer as credentials."""
+    ldap: LdapSettings = LdapSettings()
+    """Users of an LDAP directory."""
     mqtt: MqttSettings = MqttSettings()
     """Settings of MQTT."""
     padres: PadresSettings = PadresSettings()
@@ -297,6 +442,8 @@ class BrokerSettings:
     """Larger messages are spooled to a file each."""
     segment_bytes: Bytes = Field(default=64 * MiB, ge=64 * KiB)
     """The size of a log segment."""
+    tiered_storage: str = ""
+    """Where streams with a local limit keep sealed segments: a directory or s3://bucket/prefix."""
     disk_free_limit: Bytes = Field(default=50 * MiB, ge=0)
     """Publishers are blocked while the data directory has less free space."""
     drain_seconds: Seconds = Field(default=2.0, ge=0)
@@ -311,6 +458,27 @@ class BrokerSettings:
         over_tls = [url for url in self.listen if parse_address(url).tls]
         if over_tls and self.tls.certificate is None:
             raise ValueError(f"{over_tls[0]} needs tls.certificate and tls.key")
+        if not self.auth_backends or len(set(self.auth_backends)) != len(self.auth_backends):
+            raise ValueError("auth_backends should name one or several backends, each once")
+        if "ldap" in self.auth_backends and not self.ldap.urls:
+            raise ValueError("auth_backends: ldap needs ldap.urls")
+        if "oauth2" in self.auth_backends:
+            oauth2 = self.oauth2
+            if not oauth2.resource_server_id or not (oauth2.issuer or oauth2.jwks_url):
+                raise ValueError(
+                    "auth_backends: oauth2 needs oauth2.resource_server_id, and oauth2.issuer or "
+                    "oauth2.jwks_url"
+                )
+
+
+@settings_model
+class UpSettings:
+    """Addresses of the applications that `penstock up` runs. Its other parts use the broker's."""
+
+    site: str = Field(default="127.0.0.1:8000", pattern=r"[^\s/]+:[0-9]{1,5}")
+    """The public page and the API. If the default port is in use, another one is taken."""
+    dashboards: str = Field(default="127.0.0.1:8080", pattern=r"[^\s/]+:[0-9]{1,5}")
+    """The dashboards. If the default port is in use, another one is taken."""
 
 
 @settings_model
@@ -323,6 +491,8 @@ class Settings:
     """Log output of the process."""
     broker: BrokerSettings = BrokerSettings()
     """One broker: listeners, limits and memory."""
+    up: UpSettings = UpSettings()
+    """`penstock up`."""
 
 
 class SettingInfo:

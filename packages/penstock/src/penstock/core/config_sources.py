@@ -48,7 +48,13 @@ class EffectiveSettings:
 
     def rows(self) -> Iterator[tuple[SettingInfo, Any, str]]:
         for key, setting in list_settings().items():
-            yield setting, setting_value(self.settings, key), self.origins.get(key, DEFAULT_ORIGIN)
+            yield setting, setting_value(self.settings, key), self._origin(key)
+
+    def _origin(self, key: str) -> str:
+        """Of a setting, or of one of the names in a section such as `scope_aliases`."""
+        found = self.origins.get(key)
+        inside = (at for name, at in self.origins.items() if name.startswith(f"{key}."))
+        return found or next(inside, DEFAULT_ORIGIN)
 
 
 def load_settings(
@@ -122,7 +128,7 @@ def _environment(environ: Mapping[str, str], settings: Mapping[str, SettingInfo]
 def _json_object(name: str, text: str) -> dict[str, Any]:
     try:
         tree = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         tree = None
     if not isinstance(tree, dict):
         raise ConfigurationError(f"environment {name}: a section should be a JSON object")
@@ -136,7 +142,7 @@ def _toml(path: Path) -> _Layer:
         tree = tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # too many digits, too deep
         raise ConfigurationError(f"{path}: is not TOML: {error}") from error
     return {key: (f"file {path}", value) for key, value in _leaves(tree)}
 

@@ -10,9 +10,12 @@ import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from penstock.core.errors import ResourceLocked
+from penstock.core.errors import PreconditionFailed, ResourceLocked
+
+#: A file in a directory whose restore from a backup is not complete.
+RESTORE_MARKER: Final = "restore.incomplete"
 
 
 class FileLock:
@@ -80,8 +83,13 @@ class FileLock:
 def lock_directory(directory: Path, name: str, advice: str) -> FileLock:
     """Lock a directory by the file `name` in it; raises `ResourceLocked` with `advice`.
 
-    Parts that share a directory use different names.
+    Parts that share a directory use different names. A directory with an incomplete restore is
+    refused.
     """
+    if (directory / RESTORE_MARKER).exists():
+        raise PreconditionFailed(
+            f"{directory} was not restored completely: run `penstock restore` again"
+        )
     lock = FileLock(directory / name)
     if not lock.acquire():
         raise ResourceLocked(f"{directory} is in use by {lock.holder}: {advice}")
@@ -100,6 +108,18 @@ def private_directory(path: Path, *, traversable: bool = False) -> Path:
     if surplus and status.st_uid == os.geteuid():
         path.chmod(status.st_mode & 0o7777 & ~surplus)
     return path
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory. The names of new parents are on disk when it returns; its own is not."""
+    if not path.parent.exists():
+        make_directory(path.parent)
+        descriptor = os.open(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    path.mkdir(exist_ok=True)
 
 
 def private_opener(path: str, flags: int) -> int:

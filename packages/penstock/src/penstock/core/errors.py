@@ -43,6 +43,10 @@ class PreconditionFailed(PenstockError):
     """The object exists with other properties, or its state does not allow the operation."""
 
 
+class SchemaViolation(PreconditionFailed):
+    """A message that does not conform to the schema of its exchange."""
+
+
 class NotAllowed(PenstockError):
     """An operation that no permission allows."""
 
@@ -100,6 +104,16 @@ class ConnectionForced(PenstockError):
 
 class CorruptChunk(PenstockError):
     """A part of a segment that does not match its checksum."""
+
+
+class ObjectStoreError(PenstockError, OSError):
+    """A directory or bucket cannot be read or written; a later attempt may succeed."""
+
+    transient = True
+
+
+class DamagedBackup(PenstockError):
+    """A part of a backup is missing or does not match its checksum."""
 
 
 class OverlayLoop(NotAllowed):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -49,6 +49,10 @@ class HostPolicy:
         self._setting = setting
         self._seen: set[str] = set()  # allowed hosts, as written
 
+    def has_allowed(self, host: str) -> bool:
+        """Whether the host was allowed before; quicker than the check."""
+        return host in self._seen
+
     def check_host(self, host: str | None) -> None:
         """Raises `AccessRefused` for a name that is not allowed."""
         if host is None or host in self._seen:
@@ -81,21 +85,27 @@ class HostPolicy:
 
 
 class HostPolicyMiddleware:
-    def __init__(self, app: AsgiApp, policy: HostPolicy) -> None:
+    """`cross_site_paths` accept forms of pages of other sites; they must change nothing."""
+
+    def __init__(
+        self, app: AsgiApp, policy: HostPolicy, cross_site_paths: Collection[str] = ()
+    ) -> None:
         self._app = app
         self._policy = policy
+        self._cross_site_paths = frozenset(cross_site_paths)
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] in ("http", "websocket"):
             try:
-                check_scope(self._policy, scope)
+                is_open = scope["type"] == "http" and scope.get("path") in self._cross_site_paths
+                check_scope(self._policy, scope, check_origin=not is_open)
             except AccessRefused as error:
                 await _refuse(scope, send, str(error))
                 return
         await self._app(scope, receive, send)
 
 
-def check_scope(policy: HostPolicy, scope: AsgiScope) -> None:
+def check_scope(policy: HostPolicy, scope: AsgiScope, *, check_origin: bool = True) -> None:
     """Check an ASGI request. Pages of other sites may send requests without side effects."""
     found: dict[bytes, list[str]] = {b"host": [], b"origin": []}
     for name, value in scope["headers"]:
@@ -104,7 +114,8 @@ def check_scope(policy: HostPolicy, scope: AsgiScope) -> None:
     hosts, origins = found.values()
     for host in hosts:
         policy.check_host(host)
-    if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
+    has_effects = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
+    if check_origin and has_effects:
         for origin in origins:
             policy.check_origin(origin, hosts[0] if hosts else None)
 

@@ -122,7 +122,10 @@ class LinearRegex:
                 raise ValueError(f"missing ), unterminated group at position {token.start()}")
             self._position = closing.end()
             return piece
-        return [(re.compile(token[0], self._flags), (1,))]
+        try:
+            return [(re.compile(token[0], self._flags), (1,))]
+        except re.error as error:  # [z-a]
+            raise ValueError(f"{error.msg} at position {token.start()}") from None
 
     def _repeated(self, piece: _Piece) -> _Piece:
         token = self._peek()

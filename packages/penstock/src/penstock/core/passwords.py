@@ -176,10 +176,15 @@ class PasswordCheckPool:
     Callers that wait for the same check share it.
     """
 
-    __slots__ = ("_clock", "_queues", "_running", "_threads", "_timer")
+    __slots__ = ("_clock", "_concurrent", "_queues", "_running", "_threads", "_timer")
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        concurrent: int = MAX_CONCURRENT_CHECKS,
+    ) -> None:
         self._clock = clock
+        self._concurrent = concurrent
         self._queues: dict[str, _Queue] = {}  # the next to run first
         self._running = 0
         self._threads: ThreadPoolExecutor | None = None
@@ -220,7 +225,7 @@ class PasswordCheckPool:
     def _run_next(self) -> None:
         """Start as many checks as may run."""
         now = self._clock()
-        while self._running < MAX_CONCURRENT_CHECKS:
+        while self._running < self._concurrent:
             network = self._next(now)
             if network is None:
                 self._wait(now)
@@ -241,7 +246,7 @@ class PasswordCheckPool:
         self._running += 1
         if self._threads is None:
             self._threads = ThreadPoolExecutor(
-                MAX_CONCURRENT_CHECKS, thread_name_prefix="penstock-password"
+                self._concurrent, thread_name_prefix="penstock-password"
             )
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._threads, check.verify)

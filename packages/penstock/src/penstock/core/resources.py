@@ -49,6 +49,17 @@ def descriptor_limit() -> int:
     return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
+def has_descriptors(share: float = 0.75) -> bool:
+    """Whether the open files are fewer than this share of the limit. A new file gets the lowest
+    free number."""
+    try:
+        number = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    os.close(number)
+    return number < descriptor_limit() * share
+
+
 def raise_descriptor_limit() -> int:
     """Raise the limit as far as the system allows; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

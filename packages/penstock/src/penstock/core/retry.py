@@ -124,3 +124,19 @@ async def retry_async(
             if (delay := attempts.delay_after(error)) is None:
                 raise
         await asyncio.sleep(delay)
+
+
+async def run_regularly(
+    action: Callable[[], Awaitable[object]],
+    seconds: float,
+    on_transient: Callable[[Exception], object],
+) -> None:
+    """Until it is cancelled. A transient error does not end it; any other does."""
+    while True:
+        try:
+            await action()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            on_transient(error)
+        await asyncio.sleep(seconds)

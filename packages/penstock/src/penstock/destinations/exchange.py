@@ -6,7 +6,8 @@ routing key are cached until topology changes, if the key alone decides them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
@@ -24,25 +25,35 @@ from penstock.broker.contract import (
     Sink,
 )
 from penstock.broker.contract import Exchange as AnyExchange
+from penstock.broker.delay import delay_of
 from penstock.broker.fragments import FragmentAssembler
+from penstock.broker.log.observer import confirm_all
+from penstock.broker.message_run import MessageRun, RunSink
+from penstock.broker.parameters import SCHEMA
 from penstock.broker.policies import EffectivePolicy
 from penstock.broker.vhost import VirtualHost
 from penstock.broker.write_batch import DeferrableInput, WriteBatch
-from penstock.core.basic_properties import decode_header, encode_header
+from penstock.core.basic_properties import decode_header, encode_header, encode_route
 from penstock.core.errors import (
     NoRoute,
     NotFound,
     PenstockError,
     PreconditionFailed,
     QueueFull,
+    SchemaViolation,
     Unsupported,
 )
 from penstock.core.logs import get_logger
+from penstock.destinations.schemas import MessageSchema
 
 #: Cached routes per exchange.
 ROUTE_CACHE_SIZE: Final = 4096
+#: A routing key is cheap to route, so that the clock is checked after so many of them.
+CHEAP_ROUTES: Final = 8
 #: Beyond this many queues, a push checks the clock.
 FEW_SINKS: Final = 8
+#: Beyond this many, a run takes too long for one write batch.
+MAX_RUN_SINKS: Final = 128
 
 _log = get_logger("penstock.exchange")
 
@@ -118,6 +129,9 @@ class ExchangeDriver:
         self._committer = vhost.kernel.committer
         self._channels: set[Channel] = set()
         self._routes: dict[bytes, tuple[Sink, ...]] = {}
+        self._run_routes: dict[bytes, tuple[RunSink, ...]] = {}  # those whose sinks take runs
+        self._posted = 0  # messages of runs
+        self._uncached = 0  # messages whose route was not cached
 
     # The contract.
 
@@ -137,7 +151,13 @@ class ExchangeDriver:
         sinks = self._routes.get(message.route)
         if sinks is None or message.flags & SENDER_SELECTED:
             sinks = self._route(message, channel.check_topic)
-            self._write_batch.check_time()
+            if self.schema is not None and not self._conforms(channel, message, receipt):
+                return
+            if self.vhost.tracer is not None:
+                self.vhost.tracer.published(self, channel, message, sinks)
+            self._uncached += 1
+            if not self.router.keyed or not self._uncached % CHEAP_ROUTES:
+                self._write_batch.check_time()
         outcome = 0
         if len(sinks) > FEW_SINKS:
             reader = self._write_batch.reader
@@ -166,6 +186,40 @@ class ExchangeDriver:
         if receipt:
             self._answer(channel, receipt, outcome)
 
+    def channel_post_run(
+        self, channel: Channel, run: MessageRun, receipts: Sequence[int] = ()
+    ) -> bool:
+        sinks = self._run_routes.get(run.route) or self._find_run_sinks(run.route)
+        if (
+            not sinks
+            or channel.state is not None
+            or run.flags & SENDER_SELECTED
+            or not all(sink.takes_runs for sink in sinks)
+        ):
+            return False
+        run.number(self._posted)
+        self._posted += len(run.messages)
+        outcome = 0
+        for sink in sinks:
+            outcome |= sink.push_run(run)
+        if len(sinks) > FEW_SINKS:
+            self._write_batch.check_time()
+        if receipts and outcome & LOGGED:
+            self._committer.wait(channel, receipts, outcome & IN_SYNC)
+        elif receipts:
+            confirm_all(channel, receipts)
+        return True
+
+    def _find_run_sinks(self, route: bytes) -> tuple[RunSink, ...]:
+        """The sinks of a cached route, if they are not too many and all take runs."""
+        sinks = self._routes.get(route, ())
+        found = tuple(sink for sink in sinks if isinstance(sink, RunSink))
+        if len(found) < len(sinks) or len(found) > MAX_RUN_SINKS:
+            return ()
+        if found:
+            self._run_routes[route] = found
+        return found
+
     def _finish(
         self,
         channel: Channel,
@@ -188,6 +242,40 @@ class ExchangeDriver:
             self._committer.wait(channel, receipt, outcome & IN_SYNC)
         else:
             channel.terminal.channel_confirm(channel, receipt)
+
+    @property
+    def _caches(self) -> bool:
+        """Whether nothing but the route of a message matters."""
+        return self.vhost.tracer is None and self.schema is None
+
+    def _conforms(self, channel: Channel, message: Message, receipt: int) -> bool:
+        """Whether a message conforms to the schema; else it is refused or dead-lettered."""
+        assert self.schema is not None
+        try:
+            schema = self.vhost.schemas.get(self.schema) or self._compile(self.schema)
+            schema.check(message)
+        except SchemaViolation as error:
+            self.vhost.kernel.metrics.unroutable += 1
+            schema = self.vhost.schemas.get(self.schema)
+            name = None if schema is None else schema.dead_letter_exchange
+            target = None if name is None else self.vhost.exchanges.get(name)
+            if target is not None:
+                outcome = target.accept(invalid_message(message, target.name, str(error)))
+                if receipt:
+                    self._answer(channel, receipt, outcome)
+            elif receipt:
+                channel.terminal.channel_failure(channel, receipt, error)
+            else:
+                raise
+            return False
+        return True
+
+    def _compile(self, name: str) -> MessageSchema:
+        value = self.vhost.parameters.of(SCHEMA).get(name)
+        if value is None:
+            raise SchemaViolation(f"no schema '{name}' in vhost '{self.vhost.name}'")
+        self.vhost.schemas[name] = schema = MessageSchema(name, value)
+        return schema
 
     def _unroutable(self, channel: Channel, message: Message, receipt: int) -> bool:
         """Return a mandatory message; count any other."""
@@ -241,7 +329,10 @@ class ExchangeDriver:
 
     def accept(self, message: Message, avoid: frozenset[str] = frozenset()) -> int:
         outcome = 0
-        for sink in self._route(message):
+        sinks = self._route(message)
+        if self.vhost.tracer is not None:
+            self.vhost.tracer.published(self, None, message, sinks)
+        for sink in sinks:
             if sink.name not in avoid:
                 outcome |= sink.push(message)
         return outcome
@@ -254,14 +345,17 @@ class ExchangeDriver:
         keys = [route[route[0] + 2 :]]
         if message.flags & SENDER_SELECTED:
             keys += sender_selected_keys(message)
-        if check_topic is not None and self._topics is not None:
+        has_topics = len(keys) > 1 or not self.router.keyed  # besides the routing key
+        if has_topics and check_topic is not None and self._topics is not None:
             for topic in self._topics.topics(keys, message):
                 check_topic(topic)
+        if message.flags & SENDER_SELECTED and delay_of(message, time.time()) > 0:
+            return (self.vhost.delayed,)
         keyed = self._collect(keys, message, found, set())
         sinks = tuple(found)
-        if keyed and len(keys) == 1 and sinks:
+        if keyed and len(keys) == 1 and sinks and self._caches:
             if len(self._routes) >= ROUTE_CACHE_SIZE:
-                self._routes.clear()
+                self.forget_routes()
             self._routes[route] = sinks
         return sinks
 
@@ -288,8 +382,13 @@ class ExchangeDriver:
 
     def forget_routes(self) -> None:
         self._routes.clear()
+        self._run_routes.clear()
 
     # Topology.
+
+    @property
+    def storage(self) -> ExchangeStorage | None:
+        return self._storage
 
     @property
     def uses_topic_permissions(self) -> bool:
@@ -313,7 +412,9 @@ class ExchangeDriver:
 
     def apply_policy(self, policy: EffectivePolicy) -> None:
         self.policy = policy
-        self.alternate: str | None = policy.merged(self.arguments).get("alternate-exchange")
+        arguments = policy.merged(self.arguments)
+        self.alternate: str | None = arguments.get("alternate-exchange")
+        self.schema: str | None = arguments.get("x-schema")  #: the name of its messages' schema
 
     def delete(self) -> None:
         why = NotFound(f"no exchange '{self.name}' in vhost '{self.vhost.name}'")
@@ -333,6 +434,18 @@ class ExchangeDriver:
             "arguments": self.arguments,
             **({"policy": self.policy.policy} if self.policy.policy else {}),
         }
+
+
+def invalid_message(message: Message, exchange: str, reason: str) -> Message:
+    """A message that violates a schema, for its dead-letter exchange."""
+    properties = decode_header(message.header)
+    headers = dict(properties.headers or {})
+    headers |= {"x-schema-error": reason, "x-first-death-exchange": message.exchange}
+    properties.headers = headers
+    route = encode_route(exchange, message.routing_key)
+    dead = Message(route, encode_header(properties, message.size), message.body, message.flags)
+    dead.spool = message.spool
+    return dead
 
 
 def sender_selected_keys(message: Message) -> list[bytes]:

@@ -1,30 +1,21 @@
-"""The exchange types direct, fanout, topic, headers and x-delayed-message."""
+"""The exchange types direct, fanout, topic and headers."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from heapq import heappop, heappush
 from typing import Any
 
 from penstock.broker.contract import (
-    ACCEPTED,
-    IN_SYNC,
-    LOGGED,
-    PERSISTENT,
     Binding,
-    Delivery,
     Exchange,
     Message,
     Queue,
     Sink,
 )
-from penstock.broker.vhost import VirtualHost, directory_name
-from penstock.core.basic_properties import decode_header, encode_header
+from penstock.broker.vhost import VirtualHost
+from penstock.core.basic_properties import decode_header
 from penstock.core.errors import AccessRefused, PreconditionFailed
-from penstock.destinations.exchange import ExchangeRouter, TopicPermissionRouter
-from penstock.destinations.message_store import MessageLog
 from penstock.destinations.topic_trie import TopicTrie
 
 
@@ -92,6 +83,35 @@ class FanoutRouter:
 
     def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
         return self._bound
+
+
+class FederationUpstreamRouter(FanoutRouter):
+    """`x-federation-upstream`, which a RabbitMQ that federates an exchange of ours declares here:
+    a fanout without messages that have passed `x-max-hops` brokers, or the downstream itself."""
+
+    keyed = False
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__()
+        hops = arguments.get("x-max-hops", 1)
+        self._max_hops = hops if isinstance(hops, int) else 1
+        self._downstream = arguments.get("x-downstream-name")
+        self._vhost = arguments.get("x-downstream-vhost")
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        if b"x-received-from" in message.header:
+            passed = (decode_header(message.header).headers or {}).get("x-received-from")
+            entries = passed if isinstance(passed, list) else []
+            if len(entries) >= self._max_hops or any(map(self._is_downstream, entries)):
+                return ()
+        return super().match(key, message)
+
+    def _is_downstream(self, entry: Any) -> bool:
+        return (
+            isinstance(entry, dict)
+            and entry.get("cluster-name") == self._downstream
+            and entry.get("vhost", self._vhost) == self._vhost
+        )
 
 
 class TopicRouter:
@@ -200,142 +220,3 @@ def _header_key(name: str, value: Any) -> HeaderKey:
 def _same(left: Any, right: Any) -> bool:
     """Equal, and of one type: the number 1 is neither the text "1" nor true."""
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
-
-
-class DelayedRouter:
-    """`x-delayed-message`: delays messages with an `x-delay` header, in milliseconds.
-
-    Other messages go to the router of `x-delayed-type`, as in RabbitMQ's plugin.
-    """
-
-    keyed = False
-
-    def __init__(self, delayed: DelayedMessages, router: ExchangeRouter) -> None:
-        self._delayed = delayed
-        self._router = router
-
-    def check(self, binding: Binding) -> None:
-        self._router.check(binding)
-
-    def add(self, binding: Binding) -> None:
-        self._router.add(binding)
-
-    def remove(self, binding: Binding) -> None:
-        self._router.remove(binding)
-
-    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
-        if _delay(message) > 0:
-            return (self._delayed,)
-        return self._router.match(key, message)
-
-    @property
-    def uses_topic_permissions(self) -> bool:
-        return (
-            isinstance(self._router, TopicPermissionRouter) and self._router.uses_topic_permissions
-        )
-
-    def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
-        return (
-            self._router.topics(keys, message)
-            if isinstance(self._router, TopicPermissionRouter)
-            else ()
-        )
-
-    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
-        return (
-            self._router.topics_of(key, arguments)
-            if isinstance(self._router, TopicPermissionRouter)
-            else ()
-        )
-
-
-class DelayedMessages:
-    """Delayed messages, the earliest first. Those of a durable exchange are logged."""
-
-    def __init__(self, vhost: VirtualHost, exchange: str, durable: bool) -> None:
-        self.name = ""  # not the name of a queue that dead letters avoid
-        self._exchange = exchange
-        self._vhost = vhost
-        self._due: list[tuple[float, int, Delivery]] = []
-        self._position = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._store: MessageLog | None = None
-        if durable:
-            directory = (
-                vhost.kernel.directory / "delayed" / directory_name(f"{vhost.name}\0{exchange}")
-            )
-            self._store = MessageLog(vhost.kernel, directory)
-            now = self._store.log.now()
-            for record in self._store.records():
-                waited = now - record.timestamp
-                self._wait(Delivery(record.message, 0, record.offset), waited)
-
-    def __len__(self) -> int:
-        return len(self._due)
-
-    def push(self, message: Message) -> int:
-        delivery = Delivery(message, 0)
-        if self._store is not None and message.flags & PERSISTENT:
-            delivery.offset = self._store.append(message)
-        self._wait(delivery, 0)
-        return LOGGED | IN_SYNC if delivery.offset >= 0 else ACCEPTED
-
-    def _wait(self, delivery: Delivery, waited: int) -> None:
-        remaining = max(0, _delay(delivery.message) - waited) / 1000
-        due = self._vhost.kernel.loop.time() + remaining
-        self._position += 1
-        heappush(self._due, (due, self._position, delivery))
-        self._arm()
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = (
-            self._vhost.kernel.write_batch.call_at(self._due[0][0], self._release)
-            if self._due
-            else None
-        )
-
-    def _release(self) -> None:
-        now = self._vhost.kernel.loop.time()
-        while self._due and self._due[0][0] <= now:
-            delivery = heappop(self._due)[2]
-            exchange = self._vhost.exchanges.get(self._exchange)
-            if exchange is not None:
-                message = _after_delay(delivery.message)
-                if delivery.message.spool is not None:
-                    message.spool = self._vhost.kernel.spools.relink(delivery.message.spool)
-                exchange.accept(message)
-            if delivery.offset >= 0:
-                assert self._store is not None
-                self._store.acknowledge(delivery.offset, delivery.message.spool is not None)
-        self._arm()
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._store is not None:
-            self._store.close()
-
-    def delete(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._store is not None:
-            self._store.delete()
-
-
-def _delay(message: Message) -> int:
-    if b"x-delay" not in message.header:
-        return 0
-    delay = (decode_header(message.header).headers or {}).get("x-delay", 0)
-    return delay if isinstance(delay, int) else 0
-
-
-def _after_delay(message: Message) -> Message:
-    """The message after its delay: `x-delay` is negated, so that consumers see it."""
-    properties = decode_header(message.header)
-    headers: dict[str, Any] = dict(properties.headers or {})
-    headers["x-delay"] = -headers["x-delay"]
-    properties.headers = headers
-    size = message.size
-    return Message(message.route, encode_header(properties, size), message.body, message.flags)

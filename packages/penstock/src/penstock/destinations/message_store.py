@@ -11,8 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Container, Iterator
-from heapq import heappop, heappush
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -36,6 +39,7 @@ from penstock.broker.log.log import Log
 from penstock.broker.log.observer import remove_tree
 from penstock.broker.spool import BodyFiles
 from penstock.core.basic_properties import decode_header
+from penstock.core.units import parse_count
 
 
 class MessageStore:
@@ -155,6 +159,11 @@ class MessageStore:
         return any(lane.requeued for lane in self._lanes)
 
     @property
+    def first_position(self) -> int:
+        """Not above the position of any message."""
+        return min((lane.requeued[0][0] for lane in self._lanes if lane.requeued), default=0)
+
+    @property
     def paged(self) -> bool:
         return any(lane.paged for lane in self._lanes)
 
@@ -191,6 +200,49 @@ class MessageStore:
         self._pool.discharge(size)
         return delivery
 
+    def _remove(self, message: Message) -> None:
+        """As `_pop`, which is called for every message."""
+        spool = message.spool
+        self.ready -= 1
+        self.ready_bytes -= len(message.body) if spool is None else spool.size
+        size = len(message.body) + MESSAGE_OVERHEAD_BYTES
+        self.memory -= size
+        self._pool.discharge(size)
+
+    def peek_run(self, most: int) -> list[Delivery]:
+        """The next messages, as far as they have the route and flags of the first, are in memory,
+        were not delivered before and do not expire."""
+        lane = self._lanes[0]
+        if len(self._lanes) > 1 or lane.requeued or lane.peek(self._store) is None:
+            return []
+        first = lane.fresh[0].message
+        route, flags = first.route, first.flags
+        found = []
+        for delivery in islice(lane.fresh, most):
+            message = delivery.message
+            if (
+                message.flags != flags
+                or message.route != route
+                or message.spool is not None
+                or delivery.count
+                or delivery.expires
+            ):
+                break
+            found.append(delivery)
+        return found
+
+    def drop_run(self, deliveries: list[Delivery]) -> None:
+        """Remove what `peek_run` returned."""
+        fresh, count = self._lanes[0].fresh, len(deliveries)
+        for _ in deliveries:
+            fresh.popleft()
+        size = sum([len(delivery.message.body) for delivery in deliveries])
+        self.ready -= count
+        self.ready_bytes -= size
+        size += count * MESSAGE_OVERHEAD_BYTES
+        self.memory -= size
+        self._pool.discharge(size)
+
     def _resume(self) -> None:
         self._stalled = False
         self._recovered()
@@ -203,6 +255,67 @@ class MessageStore:
         """Record that a logged message is about to be sent."""
         if self.log is not None and delivery.offset >= 0:
             self.log.acks.mark_sent(delivery.offset)
+
+    def browse(self) -> Iterator[BrowsedMessage]:
+        """The messages that are ready now, in order; nothing is removed or marked."""
+        lanes = [lane.snapshot() for lane in reversed(self._lanes)]
+        store = self._store
+        end = 0 if store is None else store.log.next_offset
+        for deliveries, page in lanes:
+            for delivery in deliveries:
+                yield BrowsedMessage(message_id(delivery), delivery.message, delivery.count > 0)
+            while store is not None and page is not None and page < end:
+                records, page = store.batch(page)
+                for record in records:
+                    if record.offset < end:
+                        again = record.offset < self._next_run
+                        yield BrowsedMessage(str(record.offset), record.message, again)
+
+    @property
+    def head(self) -> Message | None:
+        """The first message, if it is in memory."""
+        for lane in reversed(self._lanes):
+            if lane.requeued or lane.fresh:
+                return (lane.requeued[0][1] if lane.requeued else lane.fresh[0]).message
+        return None
+
+    def timestamp(self, message_id: str) -> int | None:
+        """When a message was logged, in milliseconds since the epoch; None if it was not."""
+        offset = parse_count(message_id)
+        if offset is None or self._store is None:
+            return None
+        return self._store.timestamp(offset)
+
+    def take(self, ids: Iterable[str]) -> list[Delivery]:
+        """Remove these messages wherever they are. Each must be acknowledged, and released, or put
+        back; those that are not ready any more are left out."""
+        wanted = set(ids)
+        taken: list[Delivery] = []
+        for lane in reversed(self._lanes):
+            for delivery in lane.remove(wanted):
+                self._remove(delivery.message)
+                taken.append(delivery)
+                wanted.discard(message_id(delivery))
+        offsets = [offset for one in wanted if (offset := parse_count(one)) is not None]
+        for offset in sorted(offsets):
+            record = self._lanes[0].take_page(offset, self._store)
+            if record is not None:
+                self.ready -= 1
+                self.ready_bytes -= record.message.size
+                taken.append(Delivery(record.message, self.position, record.offset))
+        return taken
+
+    def release(self, delivery: Delivery) -> None:
+        """A message that was taken is settled."""
+        self._lanes[0].taken.discard(delivery.offset)
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Return a message that was taken to its place."""
+        if self._lanes[0].return_page(delivery.offset):
+            self.ready += 1
+            self.ready_bytes += delivery.message.size
+        else:
+            self.requeue(delivery)
 
     def clear(self) -> None:
         """Remove all messages; only while none is unacknowledged, as its record is removed, too."""
@@ -284,6 +397,8 @@ class MessageStore:
 
         Offsets in `settled` are acknowledged, whatever the log says.
         """
+        if store.is_new:
+            return
         self._next_run = store.log.next_offset
         self._sent = frozenset(store.acks.sent)
         for record in store.records():
@@ -328,7 +443,7 @@ class Backlog:
     priorities has one backlog per priority and does not page.
     """
 
-    __slots__ = ("_admit", "_next_page", "fresh", "paged", "requeued")
+    __slots__ = ("_admit", "_next_page", "fresh", "paged", "requeued", "taken")
 
     def __init__(self, admit: Callable[[LoggedMessage], Delivery]) -> None:
         self._admit = admit  #: makes a delivery of a record
@@ -336,6 +451,9 @@ class Backlog:
         self.fresh: deque[Delivery] = deque()
         self.paged = 0  #: messages on disk only
         self._next_page = 0
+        self.taken: set[int] = (
+            set()
+        )  #: offsets of paged messages that are neither ready nor settled
 
     def __len__(self) -> int:
         return len(self.requeued) + len(self.fresh) + self.paged
@@ -373,8 +491,47 @@ class Backlog:
                 records, self._next_page = store.batch(self._next_page)
             except OSError:
                 return  # the disk is full: the messages are still pending in the log
+            if self.taken:
+                records = [record for record in records if record.offset not in self.taken]
             self.fresh.extend(map(self._admit, records))
             self.paged = max(0, self.paged - len(records))
+
+    def snapshot(self) -> tuple[list[Delivery], int | None]:
+        """The messages in memory, and the offset of the first paged one."""
+        deliveries = [delivery for _, delivery in sorted(self.requeued, key=itemgetter(0))]
+        return [*deliveries, *self.fresh], self._next_page if self.paged else None
+
+    def remove(self, ids: Container[str]) -> list[Delivery]:
+        """Remove messages in memory."""
+        found = [one for one in self.snapshot()[0] if message_id(one) in ids]
+        if found:
+            gone = set(map(id, found))
+            self.requeued = [entry for entry in self.requeued if id(entry[1]) not in gone]
+            heapify(self.requeued)
+            self.fresh = deque(one for one in self.fresh if id(one) not in gone)
+        return found
+
+    def take_page(self, offset: int, store: MessageLog | None) -> LoggedMessage | None:
+        """Skip a paged message when its page is read."""
+        is_paged = self.paged and self._next_page <= offset and offset not in self.taken
+        if store is None or not is_paged or offset >= store.log.next_offset:
+            return None
+        records, _ = store.batch(offset)
+        if not records or records[0].offset != offset:
+            return None
+        self.taken.add(offset)
+        self.paged -= 1
+        return records[0]
+
+    def return_page(self, offset: int) -> bool:
+        """Whether a message that was taken is read with its page again."""
+        if offset not in self.taken:
+            return False
+        self.taken.remove(offset)
+        if not self.paged or self._next_page > offset:
+            return False
+        self.paged += 1
+        return True
 
     def clear(self) -> None:
         self.requeued.clear()
@@ -389,6 +546,18 @@ TRANSIENT_RECORD: Final = 1
 TRIM_INTERVAL: Final = 1024
 
 
+class BrowsedMessage(NamedTuple):
+    id: str  #: identifies it while it is in the queue
+    message: Message
+    redelivered: bool
+    timestamp: int | None = None  #: milliseconds since the epoch; streams know it
+
+
+def message_id(delivery: Delivery) -> str:
+    """The offset of a logged message; others are identified by their position."""
+    return str(delivery.offset) if delivery.offset >= 0 else f"m{delivery.position}"
+
+
 class LoggedMessage(NamedTuple):
     offset: int
     timestamp: int  #: milliseconds since the epoch
@@ -397,26 +566,57 @@ class LoggedMessage(NamedTuple):
 
 
 class MessageLog:
-    """A queue's messages on disk: log, acknowledgement file and bodies of large messages."""
+    """A queue's messages on disk: log, acknowledgement file and bodies of large messages.
+
+    The files are created when they are first used: there may be very many queues that never have a
+    persistent message.
+    """
 
     def __init__(self, kernel: Kernel, directory: Path) -> None:
         self.directory = directory
+        self._kernel = kernel
         self._committer = kernel.committer
-        segment_bytes = min(kernel.settings.segment_bytes, 16 << 20)
-        self.log = Log(
-            directory, kernel.committer, segment_bytes=segment_bytes, report=kernel.report
-        )
-        self.acks = AckFile(directory / "acks", kernel.committer, report=kernel.report)
-        self.acks.truncate(self.log.next_offset)
-        self._trim_at = self.acks.floor + TRIM_INTERVAL
         self._bodies = BodyFiles(directory, kernel.committer)
-        self._bodies.sweep(lambda offset: offset < self.log.next_offset and offset not in self.acks)
+        self._trim_at = 0
+        if directory.exists():
+            self._open()
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing was ever stored."""
+        return "log" not in vars(self)
+
+    @cached_property
+    def log(self) -> Log:
+        return self._open()[0]
+
+    @cached_property
+    def acks(self) -> AckFile:
+        return self._open()[1]
+
+    def _open(self) -> tuple[Log, AckFile]:
+        """Open the files together: acknowledgements beyond the end of the log must not count."""
+        kernel = self._kernel
+        segment_bytes = min(kernel.settings.segment_bytes, 16 << 20)
+        log = Log(
+            self.directory, kernel.committer, segment_bytes=segment_bytes, report=kernel.report
+        )
+        acks = AckFile(self.directory / "acks", kernel.committer, report=kernel.report)
+        acks.truncate(log.next_offset)
+        vars(self).update(log=log, acks=acks)
+        self._trim_at = acks.floor + TRIM_INTERVAL
+        self._bodies.sweep(lambda offset: offset < log.next_offset and offset not in acks)
+        return log, acks
 
     def append(self, message: Message, transient: bool = False) -> int:
         offset = self.log.append(message, TRANSIENT_RECORD if transient else 0)
         if message.spool is not None:
             self._bodies.add(offset, message.spool)
         return offset
+
+    def append_run(self, messages: list[Message]) -> None:
+        """Small ones; their offsets follow each other."""
+        self.log.append_run(messages)
 
     def acknowledge(self, offset: int, spooled: bool) -> None:
         acks = self.acks
@@ -451,7 +651,7 @@ class MessageLog:
                 continue
             if flags[index] & SPOOLED:
                 try:
-                    message.spool = self._bodies.open(at)
+                    message.spool = self._bodies.open(at, message.size)
                 except FileNotFoundError:
                     acks.add(at)
                     continue
@@ -461,18 +661,31 @@ class MessageLog:
             )
         return records, chunk.base + chunk.count
 
+    def timestamp(self, offset: int) -> int | None:
+        if offset >= self.log.written_offset:
+            self.log.write()
+        chunk = self.log.read(offset) if offset < self.log.next_offset else None
+        if chunk is None or not chunk.base <= offset < chunk.base + chunk.count:
+            return None
+        return chunk.timestamps[offset - chunk.base]
+
     def records(self) -> Iterator[LoggedMessage]:
         """Every unacknowledged record, oldest first."""
+        if self.is_new:
+            return
         offset = max(self.acks.floor, self.log.first_offset)
         while offset < self.log.next_offset:
             records, offset = self.batch(offset)
             yield from records
 
     def close(self) -> None:
-        self.log.close()
-        self.acks.close()
+        if not self.is_new:
+            self.log.close()
+            self.acks.close()
 
     def delete(self) -> None:
+        if self.is_new:
+            return
         with contextlib.suppress(FileNotFoundError):
             self.log.delete()
             self.acks.delete()

@@ -8,8 +8,9 @@ order, consumer timeout and queue expiry.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 from penstock.broker.contract import (
@@ -27,11 +28,12 @@ from penstock.broker.contract import (
 from penstock.broker.declarations import QueueLimits
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.kernel import Kernel
+from penstock.broker.message_run import MAX_RUN_MESSAGES, MessageRun
 from penstock.broker.policies import EffectivePolicy, describe_policy
 from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed
 from penstock.destinations.dead_letters import DeadLetterPublisher
-from penstock.destinations.message_store import MessageStore
+from penstock.destinations.message_store import BrowsedMessage, MessageStore
 
 
 def _as_persistent(message: Message) -> Message:
@@ -77,6 +79,10 @@ class ClassicQueue:
         self.limits = QueueLimits.of(self.policy.merged(arguments))
         self.consumers = QueueConsumers(self.limits.single_active)
         self.unacknowledged = 0  #: deliveries
+        # Messages since the start of the broker.
+        self.published = 0
+        self.delivered = 0
+        self.acknowledged = 0
         self.deleted = False
         #: The next active consumer waits: the last one's deliveries may be requeued.
         self._awaiting_handover = False
@@ -138,6 +144,7 @@ class ClassicQueue:
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
         self.unacknowledged -= 1
+        self.acknowledged += 1
         if self._consumer_timeout is not None:
             self._consumer_timeout.on_settled(delivery)
         if delivery.offset >= 0:
@@ -201,12 +208,14 @@ class ClassicQueue:
                 return REJECTED
             if not message.flags & PERSISTENT and self.arguments.get("x-queue-type") == "quorum":
                 message = _as_persistent(message)
+        self.published += 1
         channel = None if messages.ready else self.consumers.take()
         if channel is None:
             outcome = self._enqueue(message)
             if self._awaiting_handover:  # as RabbitMQ does on a publish
                 self._hand_over()
             return outcome
+        self.delivered += 1
         if channel.settled:
             if message.spool is None:
                 channel.terminal.channel_forward(channel, message, None)
@@ -228,6 +237,51 @@ class ClassicQueue:
             channel.terminal.channel_forward(channel, message, delivery)
         else:
             self._forward(channel, delivery)
+        return outcome
+
+    @property
+    def takes_runs(self) -> bool:
+        return not self.limits.reject and not self._in_sync
+
+    def push_run(self, run: MessageRun) -> int:
+        messages = self._messages
+        channel = None if messages.ready else self.consumers.sole(len(run.messages))
+        if (
+            channel is None
+            or channel.forward_run is None
+            or messages.has_ttl
+            or run.flags & EXPIRES
+            or self._consumer_timeout is not None
+        ):
+            return self._push_each(run)
+        count = len(run.messages)
+        log = messages.log if run.flags & PERSISTENT else None
+        deliveries: list[Delivery] | None = None
+        if not channel.settled:
+            position = messages.position
+            offsets = repeat(-1) if log is None else itertools.count(log.log.next_offset)
+            deliveries = list(map(Delivery, run.messages, itertools.count(position), offsets))
+        channel.credit -= count
+        if not channel.forward_run(channel, run, deliveries, 0):
+            channel.credit += count
+            return self._push_each(run)
+        self.published += count
+        self.delivered += count
+        if channel.credit <= 0:
+            self.consumers.pause(channel)
+        if deliveries is None:
+            return ACCEPTED
+        messages.position += count
+        self.unacknowledged += count
+        if log is None:
+            return ACCEPTED
+        log.append_run(run.messages)
+        return messages.logged
+
+    def _push_each(self, run: MessageRun) -> int:
+        outcome = ACCEPTED
+        for message in run.messages:
+            outcome |= self.push(message)
         return outcome
 
     def _enqueue(self, message: Message) -> int:
@@ -258,6 +312,8 @@ class ClassicQueue:
         """Deliver while there are messages and consumers with credit."""
         messages, consumers = self._messages, self.consumers
         while messages.ready and consumers.waiting:
+            if len(consumers.waiting) == 1 and self._drain_run(consumers.waiting[0]):
+                continue
             delivery = messages.pop()
             if delivery is None:
                 return
@@ -268,6 +324,31 @@ class ClassicQueue:
             assert channel is not None, "one was waiting a moment ago"
             self._deliver(channel, delivery)
         messages.schedule_expiry()
+
+    def _drain_run(self, channel: Channel) -> bool:
+        """Deliver messages like the first one together; returns whether there are any."""
+        if channel.forward_run is None or self._consumer_timeout is not None:
+            return False
+        deliveries = self._messages.peek_run(min(channel.credit, MAX_RUN_MESSAGES))
+        count = len(deliveries)
+        if count < 2:
+            return False
+        messages = [delivery.message for delivery in deliveries]
+        run = MessageRun(messages[0].route, messages[0].flags, messages)
+        channel.credit -= count
+        if not channel.forward_run(channel, run, None if channel.settled else deliveries, 0):
+            channel.credit += count
+            return False
+        self._messages.drop_run(deliveries)
+        self.delivered += count
+        if channel.credit <= 0:
+            self.consumers.pause(channel)
+        if not channel.settled:
+            self.unacknowledged += count
+        elif deliveries[0].offset >= 0 or deliveries[-1].offset >= 0:
+            for delivery in deliveries:
+                self._messages.acknowledge(delivery)
+        return True
 
     def _pull(self, channel: Channel) -> None:
         messages = self._messages
@@ -281,6 +362,7 @@ class ClassicQueue:
         messages.schedule_expiry()
 
     def _deliver(self, channel: Channel, delivery: Delivery) -> None:
+        self.delivered += 1
         if delivery.message.spool is None:
             channel.terminal.channel_forward(channel, delivery.message, delivery)
         else:
@@ -398,6 +480,11 @@ class ClassicQueue:
         return self._messages.ready
 
     @property
+    def is_starved(self) -> bool:
+        """Whether consumers wait for messages."""
+        return not self._messages.ready and bool(self.consumers.waiting)
+
+    @property
     def consumer_count(self) -> int:
         return len(self.consumers)
 
@@ -410,6 +497,40 @@ class ClassicQueue:
             if delivery.offset >= 0:
                 messages.acknowledge(delivery)
         return purged
+
+    # Browsing; moving messages from the middle.
+
+    def browse(self) -> Iterator[BrowsedMessage]:
+        return self._messages.browse()
+
+    @property
+    def head(self) -> Message | None:
+        return self._messages.head
+
+    def timestamp(self, message_id: str) -> int | None:
+        return self._messages.timestamp(message_id)
+
+    def take(self, ids: Iterable[str]) -> list[Delivery]:
+        """Ready messages, which are unacknowledged until `settle`."""
+        taken = self._messages.take(ids)
+        self.unacknowledged += len(taken)
+        return taken
+
+    def settle(self, delivery: Delivery, *, put_back: bool) -> None:
+        """Acknowledge a message that was taken, or return it to its place."""
+        self.unacknowledged -= 1
+        if not self.deleted:
+            if put_back:
+                self._messages.put_back(delivery)
+                self._drain()
+                if self.limits.bounded and not self.limits.reject:
+                    self._drop_heads()
+            else:
+                self._messages.release(delivery)
+                if delivery.offset >= 0:
+                    self._messages.acknowledge(delivery)
+        if not self.unacknowledged and self._awaiting_handover:
+            self._hand_over()
 
     def describe(self) -> dict[str, Any]:
         return describe_queue(self)
@@ -425,8 +546,8 @@ class QueueConsumers:
         self.single_active = single_active
         self.exclusive = False
         #: Consumers with credit of the highest priority that has any, the next first.
-        self.waiting: deque[Channel] = deque()
-        self._levels: dict[int, deque[Channel]] = {0: self.waiting}
+        self.waiting: list[Channel] = []  # smaller than a deque: most queues have few consumers
+        self._levels: dict[int, list[Channel]] = {0: self.waiting}
         self._order: dict[Channel, int] = {}
 
     def __len__(self) -> int:
@@ -444,7 +565,7 @@ class QueueConsumers:
             raise AccessRefused(f"{where} in exclusive use")
         self.exclusive = exclusive
         self._order[channel] = priority
-        self._levels.setdefault(priority, deque())
+        self._levels.setdefault(priority, [])
 
     def remove(self, channel: Channel) -> Channel | None:
         """Remove a consumer; returns the new active one, if it changed."""
@@ -478,12 +599,17 @@ class QueueConsumers:
         credit = channel.credit - 1
         channel.credit = credit
         if credit <= 0:
-            waiting.popleft()
+            del waiting[0]
             if not waiting:
                 self._choose()
         elif len(waiting) > 1:
-            waiting.rotate(-1)
+            waiting.append(waiting.pop(0))
         return channel
+
+    def sole(self, count: int) -> Channel | None:
+        """The next consumer, if all of so many messages go to it."""
+        waiting = self.waiting
+        return waiting[0] if len(waiting) == 1 and waiting[0].credit >= count else None
 
     def _choose(self) -> None:
         if len(self._levels) == 1:
@@ -575,7 +701,7 @@ def describe_queue(queue: ClassicQueue) -> dict[str, Any]:
     return {
         "name": queue.name,
         "vhost": queue.vhost.name,
-        "type": queue.type,
+        "type": queue.arguments.get("x-queue-type", queue.type),  # quorum is a classic queue here
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None,
@@ -589,4 +715,9 @@ def describe_queue(queue: ClassicQueue) -> dict[str, Any]:
         "memory": queue.memory,
         "consumers": len(queue.consumers),
         "single_active_consumer_tag": getattr(active, "tag", None),
+        "message_stats": {
+            "publish": queue.published,
+            "deliver_get": queue.delivered,
+            "ack": queue.acknowledged,
+        },
     }

@@ -2,12 +2,15 @@
 
 As in RabbitMQ: `x-queue-type: stream`; consumers set `x-stream-offset` and find each message's
 offset in a header of that name; acknowledgements are flow credit. Consumers see only synced
-messages. Segments are deleted by age (`x-max-age`) and size (`x-max-length-bytes`).
+messages. Segments are deleted by age (`x-max-age`) and size (`x-max-length-bytes`). With
+`x-local-max-age` or `x-local-max-length-bytes`, sealed segments move to tiered storage first
+(`stream_tier.py`).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -31,6 +34,9 @@ from penstock.broker.spool import BodyFiles
 from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.basic_properties import decode_header, encode_header
 from penstock.core.errors import NotFound, PreconditionFailed, Unsupported, WireSyntaxError
+from penstock.destinations.message_store import BrowsedMessage
+from penstock.destinations.stream_tier import StreamTier
+from penstock.destinations.topic_trie import TopicTrie
 
 #: Interval of retention; it also runs when a segment is full.
 RETENTION_SECONDS: Final = 10.0
@@ -77,17 +83,22 @@ class Stream:
         self.owner = owner
         self.arguments = arguments
         self.kernel = kernel = vhost.kernel
-        self._set_policy(vhost.policies.of_queue(name, arguments))
         self._directory = (
             kernel.directory / "streams" / directory_name(vhost.name) / directory_name(name)
         )
         self._bodies = BodyFiles(self._directory, kernel.committer)
+        policy = vhost.policies.of_queue(name, arguments)
         self.log = Log(
             self._directory,
             kernel.committer,
-            segment_bytes=self._segment_bytes,
+            segment_bytes=policy.merged(arguments).get(
+                "x-stream-max-segment-size-bytes", kernel.settings.segment_bytes
+            ),
             report=kernel.report,
         )
+        folder = f"{directory_name(vhost.name)}/{directory_name(name)}"
+        self.tier = StreamTier(kernel, self.log, self._bodies, folder, self._wake_readers)
+        self._set_policy(policy)
         self._readers: dict[Channel, None] = {}
         self._waking = False
         self._retention = kernel.write_batch.call_at(
@@ -106,6 +117,9 @@ class Stream:
             "x-stream-max-segment-size-bytes", self.kernel.settings.segment_bytes
         )
         self._retain_at = self._max_bytes or 0  #: run retention when the log is this large
+        age = arguments.get("x-local-max-age")
+        local_age = None if age is None else age_seconds(age) * 1000
+        self.tier.set_limits(local_age, arguments.get("x-local-max-length-bytes"))
 
     def apply_policy(self, policy: EffectivePolicy) -> None:
         """The size of segments changes with the next start."""
@@ -204,6 +218,9 @@ class Stream:
         self._waking = False
         if self.log.synced_offset < self.log.next_offset:
             self._wake_when_synced()  # more were appended meanwhile
+        self._wake_readers()
+
+    def _wake_readers(self) -> None:
         for channel in self._readers:
             if channel.credit > 0:
                 self._schedule(channel, channel.state)
@@ -264,7 +281,7 @@ class Stream:
         """The message with its spool; None if retention has just removed it."""
         if flags & SPOOLED:
             try:
-                message.spool = self._bodies.open(offset)
+                message.spool = self._bodies.open(offset, message.size)
             except FileNotFoundError:
                 return None
             message.body = b""
@@ -283,11 +300,58 @@ class Stream:
             return
         reader.sending.open()
 
+    def browse(self, offset: int) -> Iterator[BrowsedMessage]:
+        """Messages that are on disk, from an offset on."""
+        end = self.log.synced_offset
+        at = max(offset, self.log.first_offset)
+        while at < end and (chunk := self.log.read(at)) is not None:
+            start = max(0, at - chunk.base)
+            at = chunk.base + chunk.count
+            flags, timestamps = chunk.flags, chunk.timestamps
+            for index, message in enumerate(chunk.messages(start), start):
+                number = chunk.base + index
+                found = self._with_body(number, message, flags[index])
+                if found is not None and number < end:
+                    yield BrowsedMessage(str(number), found, False, timestamps[index])
+
+    def history(self, start: Any, pattern: bytes) -> Iterator[Message | None]:
+        return self._history(self._start(start), self.log.next_offset, pattern)
+
+    def _history(self, at: int, end: int, pattern: bytes) -> Iterator[Message | None]:
+        trie: TopicTrie[bool] = TopicTrie()
+        trie.add(pattern, True)
+        log = self.log
+        while at < end:
+            if at >= log.written_offset:
+                log.write()
+            chunk = log.read(max(at, log.first_offset))
+            if chunk is None:
+                if at >= log.written_offset:
+                    return
+                yield None  # it is being fetched from tiered storage
+                continue
+            start, flags = max(0, at - chunk.base), chunk.flags
+            for index, message in enumerate(chunk.messages(start), start):
+                offset = chunk.base + index
+                if offset >= end:
+                    return
+                route = message.route
+                if not trie.match(route[route[0] + 2 :]):
+                    yield None
+                    continue
+                found = self._with_body(offset, message, flags[index])
+                yield None if found is None else add_offset_header(found, offset)
+            at = chunk.end
+
     def limit(self, start: int, stop: int, most: int) -> int:
         """The end of a range from `start` to at most `stop` that has at most so many bytes, or
         one message."""
         stop = self.log.limit(start, stop, most)
-        for offset, size in self._bodies.sizes(start, stop):
+        bodies = {
+            **dict(self.tier.body_sizes(start, stop)),
+            **dict(self._bodies.sizes(start, stop)),
+        }
+        for offset, size in sorted(bodies.items()):
             most -= size
             if offset >= stop or most < 0:
                 return max(start + 1, min(offset, stop))
@@ -323,6 +387,7 @@ class Stream:
         self._retention = self.kernel.write_batch.call_at(when, self._tick)
         if self._max_age is not None or self._max_bytes is not None:
             self._retain()
+        self.tier.tick()
 
     def _retain(self) -> None:
         first = self.log.retain(self._max_age, self._max_bytes)
@@ -336,6 +401,7 @@ class Stream:
 
     def close(self) -> None:
         self._retention.cancel()
+        self.tier.close()
         self.log.close()
 
     def delete(self) -> None:
@@ -344,6 +410,7 @@ class Stream:
             why = NotFound(f"stream '{self.name}' in vhost '{self.vhost.name}' was deleted")
             channel.terminal.channel_failure(channel, 0, why)
         self._readers.clear()
+        self.tier.close()
         self.log.delete()
         remove_tree(self._directory, self.kernel.committer.observer)
 
@@ -366,6 +433,8 @@ class Stream:
             "first_offset": self.log.first_offset,
             "next_offset": self.log.next_offset,
             "committed_offset": self.log.synced_offset,
+            "message_stats": {"publish": self.log.next_offset},
+            **self.tier.describe(),
         }
 
 

@@ -8,9 +8,11 @@ neighbours. Settings can be changed while the broker runs.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from time import time
 from typing import Final, NamedTuple, Protocol
 
 from penstock.content.messages import Value
@@ -19,6 +21,8 @@ from penstock.core.logs import get_logger
 from penstock.overlay.self import Attributes, SelfHop
 
 HEARTBEAT_CLASS: Final = "HEARTBEAT_MANAGER"
+#: Failures that are reported with the status.
+MAX_FAILURES: Final = 50
 
 _log = get_logger("penstock.overlay")
 
@@ -53,6 +57,7 @@ class Heartbeats:
         self._waiting: dict[int, _PendingHeartbeat] = {}
         self._missed: dict[str, int] = {}
         self._detected: set[str] = set()
+        self.failures: deque[dict[str, object]] = deque(maxlen=MAX_FAILURES)  #: the newest last
         self._timer: TimerHandle | None = None
         me = self_hop.broker_id
         self_hop.advertise(
@@ -142,6 +147,7 @@ class Heartbeats:
 
     def _publish(self, name: str, what: str) -> None:
         _log.warning("neighbour heartbeat", neighbour=name, status=what)
+        self.failures.append({"time": time(), "neighbour": name, "type": what})
         attributes = {"detectorID": self._self_hop.broker_id, "detectedID": name, "type": what}
         self._self_hop.publish(HEARTBEAT_CLASS, attributes)
 

@@ -11,7 +11,7 @@ import json
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from logging import DEBUG, getLogger
 from typing import Any, Final
@@ -125,6 +125,8 @@ class BrokerMonitor:
             "debug": _log.isEnabledFor(DEBUG),
             "publication_interval": self.interval,
             "heartbeats": self._heartbeats.settings.enabled,
+            "heartbeat": asdict(self._heartbeats.settings),
+            "failures": list(self._heartbeats.failures),
             "input_queue_size": router.next_hops.waiting,
             "neighbours": sorted(router.neighbours),
             "links": {one.name: one.usable for one in neighbours},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.broker.connection_registry import SocketTerminal
 from penstock.broker.flow_control import READ_BYTES
-from penstock.core.errors import NotAllowed
+from penstock.core.errors import NotAllowed, PenstockError
 from penstock.core.logs import get_logger
 from penstock.protocols.socket_writer import SocketWriter
 
@@ -74,6 +74,30 @@ def check_admission(host: Host, user: User, vhost: str) -> None:
     check_connection_limits(host, user, vhost)
     if host.draining:
         raise NotAllowed("the broker is shutting down")
+
+
+async def renewed_user(terminal: ClientTerminal, secret: bytes) -> User:
+    """The user with the permissions of a new token; raises `NotAllowed` if it is refused.
+
+    Other credentials do not expire, and are not checked again.
+    """
+    host, user = terminal.host, terminal.access.user
+    if user.expires is None:
+        return user
+    try:
+        renewed = await host.users.authenticate(user.name, secret, address=terminal.peer[0])
+    except PenstockError as error:
+        _log.info("new secret refused", connection=terminal.name, reason=str(error))
+        raise NotAllowed("New secret was refused by one of the backends") from None
+    if renewed.name != user.name or renewed.origin != user.origin:
+        raise NotAllowed(f"New secret was refused: it is not a secret of user '{user.name}'")
+    if not host.users.can_access_vhost(renewed, terminal.vhost.name):
+        raise NotAllowed(
+            f"access to vhost '{terminal.vhost.name}' refused for user '{renewed.name}'"
+        )
+    if not terminal.closing:
+        host.credential_expiry.watch(terminal, renewed, host.kernel.loop)
+    return renewed
 
 
 def check_connection_limits(host: Host, user: User, vhost: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
+import secrets
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -12,11 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import penstock
+from penstock.broker.auth.backend import open_auth_backends
 from penstock.broker.buckets import BucketPool
-from penstock.broker.host import Alarms, ClientConnection, ConnectionLimiter, Host
+from penstock.broker.host import (
+    Alarms,
+    ClientConnection,
+    ConnectionLimiter,
+    CredentialExpiry,
+    Host,
+)
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.committer import Committer
 from penstock.broker.spool import Spools
+from penstock.broker.tiered_storage import TieredStorage
 from penstock.broker.topology import Topology
 from penstock.broker.users import DEFAULT_USER, Users
 from penstock.broker.vhost import VirtualHost
@@ -29,8 +38,12 @@ from penstock.core.host_policy import HostPolicy
 from penstock.core.logs import get_logger
 from penstock.core.metrics import Metrics
 from penstock.core.resources import descriptor_limit, disk_free, memory_used
+from penstock.core.telemetry import message_spans
+from penstock.destinations.delayed import DelayedMessages
 from penstock.destinations.direct_reply_to import ReplyChannel
 from penstock.destinations.retained import RetainedStore
+from penstock.destinations.tracing import MessageTracer
+from penstock.federation.registry import FederationRegistry
 from penstock.server.destination_types import EXCHANGE_TYPES, QUEUE_TYPES
 from penstock.server.event_loop import BrokerEventLoop
 from penstock.server.exposure import find_exposures
@@ -42,6 +55,7 @@ from penstock.server.listener import (
     tls_context,
 )
 from penstock.server.overlay import Overlay
+from penstock.server.snapshot import Snapshots
 
 if TYPE_CHECKING:
     from penstock.broker.content_router import ContentRouter
@@ -81,6 +95,7 @@ class Broker:
     kernel: Kernel
     users: Users
     topology: Topology
+    snapshots: Snapshots
     _lock: FileLock
 
     def __init__(
@@ -101,6 +116,7 @@ class Broker:
         self.connection_limiter = ConnectionLimiter(
             self.settings.max_unauthenticated, descriptor_limit()
         )
+        self.credential_expiry = CredentialExpiry()
         self.vhosts: dict[str, VirtualHost] = {}
         self.clients: dict[ClientConnection, None] = {}
         self.draining = False
@@ -124,6 +140,8 @@ class Broker:
         self._watch = ResourceMonitor(self)
         self._on_shutdown = on_shutdown
         self.overlay = Overlay(self)
+        self.federation = FederationRegistry(self)
+        self._tracers: dict[str, MessageTracer] = {}
 
     # Start and stop.
 
@@ -164,6 +182,8 @@ class Broker:
         )
         if self.cluster is not None:
             committer.observer = self.cluster.replication
+            committer.is_replicated = True
+        tiered = self.settings.tiered_storage
         self.kernel = Kernel(
             loop=loop,
             settings=self.settings,
@@ -180,14 +200,18 @@ class Broker:
             ),
             metrics=metrics,
             report=self._report,
+            tiered_storage=TieredStorage(tiered, loop) if tiered else None,
         )
         if isinstance(loop, BrokerEventLoop):
             self.kernel.write_batch.spans_reads = True
             loop.poll.on_pass_end(self.kernel.write_batch.end_pass)
         self.kernel.metrics.on_scrape(self._refresh)
-        self.users = Users(self.data / "users.json")
+        self.users = Users(
+            self.data / "users.json", backends=partial(open_auth_backends, self.settings)
+        )
         self.users.load()
         self.topology = Topology(log / "topology.jsonl", committer, self._report)
+        self.snapshots = Snapshots(self.data, self.kernel, self.topology)
         if self.cluster is not None:
             self.product["cluster_member"] = self.cluster.replication.member.node
             self.product["cluster_epoch"] = self.cluster.replication.epoch
@@ -198,6 +222,7 @@ class Broker:
         default = ("vhost", self.settings.default_vhost)
         if default not in dict(self.topology.all("vhost")):
             self.topology.put(default, {})
+        self.kernel.write_batch.begin_recovery()
         for (_, name), _value in self.topology.all("vhost"):
             for _ in self._open_vhost(name, recover=False).recovery():
                 if self.kernel.write_batch.is_over():
@@ -208,11 +233,14 @@ class Broker:
             service = SCHEMES[scheme]
             if service not in self._services:
                 self._services[service] = service(self)
+        self.kernel.write_batch.end_recovery()
         self.kernel.write_batch.flush()
         self._watch.start()
         try:
+            self.product["cluster_id"] = self.cluster_id
             await self._listen(addresses)
             self.overlay.start()
+            self.federation.start()
             self.kernel.write_batch.flush()
         except BaseException:
             await self.close()
@@ -228,13 +256,12 @@ class Broker:
                 )
 
     async def _listen(self, addresses: list[ListenAddress]) -> None:
-        secure = any(address.tls for address in addresses)
-        context = tls_context(self.settings.tls) if secure else None
         policy = self._host_policy(addresses)
         opened = dict.fromkeys(range(len(addresses)), "")
         # Management first: AMQP server properties contain its address.
         for index in sorted(opened, key=lambda index: addresses[index].scheme in SCHEMES):
             address = addresses[index]
+            context = tls_context(self.settings.tls, address.scheme) if address.tls else None
             if address.scheme in SCHEMES:
                 service = self._services[SCHEMES[address.scheme]]
                 server, actual = await open_listener(
@@ -276,6 +303,7 @@ class Broker:
         for server in self._servers:
             server.close()
         await self.overlay.close()
+        await self.federation.close()
         for connection in list(self._handshaking):
             connection.abort()
         for client in list(self.clients):
@@ -297,7 +325,10 @@ class Broker:
             self.topology.close()
         except OSError as error:
             self._close_failed("topology", error)
+        self.snapshots.close()
         self.kernel.spools.close()
+        if self.kernel.tiered_storage is not None:
+            self.kernel.tiered_storage.close()
         if isinstance(self.kernel.loop, BrokerEventLoop):
             self.kernel.loop.poll.off_pass_end(self.kernel.write_batch.end_pass)
         self._lock.release()
@@ -326,16 +357,21 @@ class Broker:
             QUEUE_TYPES,
             ReplyChannel,
             RetainedStore,
+            DelayedMessages,
             recover=recover,
         )
         self.vhosts[name] = vhost
+        if (spans := message_spans()) is not None:
+            self.tracer(vhost).set_spans(spans)
         return vhost
 
     def add_vhost(self, name: str) -> VirtualHost:
         if name in self.vhosts:
             return self.vhosts[name]
         self.topology.put(("vhost", name), {})
-        return self._open_vhost(name)
+        vhost = self._open_vhost(name)
+        self.federation.watch(vhost)
+        return vhost
 
     def delete_vhost(self, name: str) -> None:
         vhost = self.vhosts.get(name)
@@ -347,8 +383,28 @@ class Broker:
             if client.describe()["vhost"] == name:
                 client.end(f"vhost '{name}' is deleted")
         del self.vhosts[name]
+        self.federation.forget(name)
         vhost.delete()
         self.overlay.forget(name)
+
+    def tracer(self, vhost: VirtualHost) -> MessageTracer:
+        """The tracer of a virtual host, whether it is traced or not."""
+        if vhost.name not in self._tracers or self._tracers[vhost.name].vhost is not vhost:
+            self._tracers[vhost.name] = MessageTracer(vhost, self.settings.server_name)
+        return self._tracers[vhost.name]
+
+    @property
+    def cluster_name(self) -> str:
+        return self.settings.server_name
+
+    @property
+    def cluster_id(self) -> str:
+        """Unique among brokers and clusters; chosen at the first start."""
+        stored = self.topology.get(("cluster-id",))
+        if stored is None:
+            stored = {"id": f"{self.settings.server_name}-{secrets.token_hex(4)}"}
+            self.topology.put(("cluster-id",), stored)
+        return str(stored["id"])
 
     # Replication.
 

@@ -25,6 +25,7 @@ from penstock.cluster.coordinator import (
     Leadership,
     Lease,
     lease_clock,
+    unusable,
 )
 from penstock.cluster.etcd import EtcdCoordinator
 from penstock.cluster.follower import LeaderLink
@@ -37,6 +38,7 @@ from penstock.core.config import BrokerSettings, ClusterSettings
 from penstock.core.data_directory import FileLock, lock_directory, private_directory
 from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.proxy_protocol import TrustedProxies
 from penstock.server.broker import LOCK_NAME, Broker
 from penstock.server.follower_requests import FollowerRequests
 from penstock.server.listener import tls_context
@@ -94,6 +96,7 @@ class ClusterMember:
         self.addresses: list[str] = []
         self.broker: Broker | None = None  #: while this member leads
         self._cluster = settings.cluster
+        self._proxies = TrustedProxies(settings.proxy_protocol_from)
         self._on_shutdown = on_shutdown
         self._lease = Lease(self._cluster.lease)
         self._view = ClusterView(None, 0, None)
@@ -133,16 +136,19 @@ class ClusterMember:
                 try:
                     await self._identify(self.coordinator)
                 except OSError as error:
-                    raise ConfigurationError(
-                        f"broker.cluster.url: cannot be reached: {error}; start it first"
-                    ) from error
+                    raise unusable(error) from error
             elif not cluster.secret:
                 raise ConfigurationError(
                     "broker.cluster.secret is empty: set the same on the leader and its followers "
                     "(PENSTOCK_BROKER__CLUSTER__SECRET)"
                 )
             addresses = [parse_address(url) for url in self.settings.listen]
-            self._forwarder = Forwarder(addresses, FollowerRequests(self).answer)
+            self._forwarder = Forwarder(
+                addresses,
+                FollowerRequests(self).answer,
+                self._proxies,
+                self._cluster.mqtt_redirection,
+            )
             self._listen = await self._forwarder.open()
         except BaseException:
             self._release_lock()
@@ -341,6 +347,7 @@ class ClusterMember:
         try:
             await broker.start()
             self.replication.addresses = [str(one) for one in self._advertised()]
+            self.replication.proxies = self._proxies
             context = tls_context(self.settings.tls) if self._tls else None
             await self.replication.start(self._host, self._port, context)
             self.broker = broker

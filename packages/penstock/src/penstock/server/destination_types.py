@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.vhost import ExchangeFactory, QueueFactory
 from penstock.core.errors import PreconditionFailed
+from penstock.destinations.delayed import DelayedMessages, DelayedRouter
 from penstock.destinations.exchange import ExchangeDriver, ExchangeRouter
 from penstock.destinations.exchange_types import (
     DefaultExchangeRouter,
-    DelayedMessages,
-    DelayedRouter,
     DirectRouter,
     FanoutRouter,
+    FederationUpstreamRouter,
     HeadersRouter,
     TopicRouter,
 )
@@ -84,6 +84,7 @@ EXCHANGE_TYPES: Final[dict[str, ExchangeFactory]] = {
     "x-consistent-hash": _configured(ConsistentHashRouter),
     "x-content": _content,
     "x-delayed-message": _delayed,
+    "x-federation-upstream": _configured(FederationUpstreamRouter),
     "x-local-random": _plain(RandomRouter),
     "x-modulus-hash": _plain(ModulusHashRouter),
     "x-random": _plain(RandomRouter),

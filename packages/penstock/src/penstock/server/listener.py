@@ -21,9 +21,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from penstock.broker.host import ConnectionLimiter, Host, UnauthenticatedConnection
 from penstock.core.addresses import ListenAddress
 from penstock.core.config import TlsSettings
-from penstock.core.errors import ConfigurationError
+from penstock.core.errors import ConfigurationError, FrameError
 from penstock.core.host_policy import HostPolicy
 from penstock.core.logs import get_logger
+from penstock.core.proxy_protocol import (
+    MAX_HEADER_BYTES,
+    IncompleteHeader,
+    TrustedProxies,
+    parse_proxy_header,
+)
 from penstock.core.units import KiB
 from penstock.server.event_loop import BrokerEventLoop, SocketTransport
 from penstock.wire.amqp10.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
@@ -37,6 +43,9 @@ ACCEPTS_PER_PASS: Final = 64
 BACKLOG: Final = 1024
 #: How long accepting pauses when the system has no descriptors or memory left.
 REST_SECONDS: Final = 1.0
+#: How long a trusted proxy may take to send its header, and the pause if it came in pieces.
+HEADER_SECONDS: Final = 10.0
+HEADER_PAUSE: Final = 0.02
 RESOURCE_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = get_logger("penstock.listener")
@@ -51,8 +60,11 @@ class SocketListener:
         connection_limiter: ConnectionLimiter,
         context: ssl.SSLContext | None = None,
         handshake_seconds: float | None = None,
+        proxies: TrustedProxies | None = None,
     ) -> None:
-        """With a context connections use TLS, whose handshake has a timeout."""
+        """With a context connections use TLS, whose handshake has a timeout. Connections of trusted
+        proxies may begin with a header that names the client."""
+        self._proxies = proxies or TrustedProxies(())
         self._loop = loop
         self._protocol = protocol
         self._connection_limiter = connection_limiter
@@ -81,12 +93,39 @@ class SocketListener:
                 self._loop.call_later(REST_SECONDS, self._open, listening)
                 return
             if self._connection_limiter.has_room(connection):
-                self._open_connection(connection, peer)
+                connection.setblocking(False)
+                if peer[0] in self._proxies:
+                    self._await_header(connection, peer, self._loop.time() + HEADER_SECONDS)
+                else:
+                    self._open_connection(connection, peer)
             else:
                 connection.close()
 
+    def _await_header(self, connection: socket.socket, peer: Any, until: float) -> None:
+        if self.sockets and self._loop.time() < until:
+            self._loop.add_reader(connection.fileno(), self._take_header, connection, peer, until)
+        else:
+            connection.close()
+
+    def _take_header(self, connection: socket.socket, peer: Any, until: float) -> None:
+        """A trusted proxy has sent something."""
+        self._loop.remove_reader(connection.fileno())
+        try:
+            header = parse_proxy_header(connection.recv(MAX_HEADER_BYTES, socket.MSG_PEEK))
+            if header is not None:
+                connection.recv(header.size)
+                if header.client is not None:
+                    peer = header.client
+                    connection = ForwardedSocket(connection, peer)
+        except IncompleteHeader:
+            self._loop.call_later(HEADER_PAUSE, self._await_header, connection, peer, until)
+        except (OSError, FrameError) as error:
+            _log.info("proxy header refused", peer=peer[0], error=str(error))
+            connection.close()
+        else:
+            self._open_connection(connection, peer)
+
     def _open_connection(self, connection: socket.socket, peer: Any) -> None:
-        connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is None and isinstance(self._loop, BrokerEventLoop):
             transport = SocketTransport(self._loop, connection, peer, self._protocol())
@@ -125,6 +164,17 @@ class SocketListener:
             task.cancel()
 
 
+class ForwardedSocket(socket.socket):
+    """A socket whose peer is the client behind a proxy."""
+
+    def __init__(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+        super().__init__(fileno=connection.detach())
+        self._client = peer
+
+    def getpeername(self) -> tuple[str, int]:
+        return self._client
+
+
 def _shut_down(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
@@ -149,6 +199,7 @@ async def bind_listener(
         host.connection_limiter,
         context if address.tls else None,
         host.kernel.settings.handshake_timeout,
+        TrustedProxies(host.kernel.settings.proxy_protocol_from),
     )
     return listener, ListenAddress(address.scheme, address.host, sockets[0].getsockname()[1])
 
@@ -301,7 +352,15 @@ WEBSOCKET_PATHS: Final = frozenset({"/ws", "/mqtt", "/"})
 MQTT_SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
 
-def tls_context(settings: TlsSettings) -> ssl.SSLContext:
+#: Application protocols that TLS clients may select (ALPN); AMQP and PADRES have none.
+ALPN_PROTOCOLS: Final = {
+    "mqtts": ["mqtt"],
+    "wss": ["http/1.1"],
+    "https": ["http/1.1"],
+}
+
+
+def tls_context(settings: TlsSettings, scheme: str = "") -> ssl.SSLContext:
     assert settings.certificate is not None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
@@ -310,8 +369,10 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
             context.load_verify_locations(settings.authority)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"tls: cannot use {settings.certificate}: {error}") from error
-    if settings.verify_peer:
-        context.verify_mode = ssl.CERT_REQUIRED
+    if settings.authority is not None:
+        context.verify_mode = ssl.CERT_REQUIRED if settings.verify_peer else ssl.CERT_OPTIONAL
+    if scheme in ALPN_PROTOCOLS:
+        context.set_alpn_protocols(ALPN_PROTOCOLS[scheme])
     return context
 
 

@@ -156,7 +156,7 @@ async def test_acknowledgements_do_not_ride_on_every_cycle(tmp_path: Path) -> No
     await listener.until(lambda: listener.confirmed == [1, 2])
     assert disk.syncs == before + 1
     await disk.committer.close()
-    assert disk.syncs == before + 3  # the acknowledgements, and the name of their file
+    assert disk.syncs == before + 4  # the acknowledgements, and the names of file and directory
 
 
 async def test_data_is_written_before_the_acknowledgements_of_the_same_turn(

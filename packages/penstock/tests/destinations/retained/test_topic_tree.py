@@ -122,6 +122,16 @@ def test_the_tree_may_change_while_keys_are_drawn() -> None:
     assert rest | {first} >= {b"a.%d" % number for number in range(5, 10)}
 
 
+def test_values_are_those_of_the_moment() -> None:
+    tree = tree_of(b"a.b.1", b"a.b.2", b"a.c")
+    items = tree.items(b"#")
+    assert next(items) == (b"a.b.1", b"it")
+    tree.pop(b"a.b.1")  # folds a.b into a leaf, apart from the node that is walked
+    tree.put(b"a.b.2", b"new")
+    tree.pop(b"a.c")
+    assert list(items) == [(b"a.b.2", b"new")]
+
+
 class Visits(dict[Any, Any]):
     """The words of a node, counting who looks."""
 

@@ -15,6 +15,8 @@ from penstock.broker.contract import (
     Message,
     TopicSubscription,
 )
+from penstock.broker.message_run import MessageRun
+from penstock.destinations.session.subscriptions import DEFAULT_SUBSCRIPTION
 from tests.doubles import Listener, Stand, message
 
 FLAGS = (0, PERSISTENT, PERSISTENT | EXACTLY_ONCE)
@@ -58,6 +60,14 @@ def publish(stand: Stand, *messages: Message) -> int:
     return outcome
 
 
+def publish_run(stand: Stand, session: Any, *messages: Message) -> int:
+    """Messages with the same key and flags, as a client's read has them."""
+    run = MessageRun(messages[0].route, messages[0].flags, list(messages))
+    run.number(stand.kernel.metrics.published)
+    stand.kernel.metrics.published += len(messages)
+    return int(session.push_run(run))
+
+
 class Subscriber(Channel):
     """A session's client, connected."""
 
@@ -66,12 +76,25 @@ class Subscriber(Channel):
     def __init__(self, session: Any, window: int = 10, credit: int = UNLIMITED_CREDIT) -> None:
         self.ear = Listener()
         super().__init__(self.ear, session)
+        self.forward_run = self.note_run
         session.attach(self, window)
         if credit:
             self.request(credit)
 
     def request(self, credit: int = UNLIMITED_CREDIT) -> None:
         self.driver.channel_request(self, credit)
+
+    def note_run(
+        self, channel: Channel, run: MessageRun, deliveries: list[Delivery] | None, packet_id: int
+    ) -> bool:
+        """At QoS 1 as deliveries, though the session has none."""
+        for number, one in enumerate(run.messages, packet_id):
+            entry = None
+            if packet_id:
+                entry = InflightMessage(one, 0, DEFAULT_SUBSCRIPTION, 1)
+                entry.packet_id = number
+            self.ear.channel_forward(channel, one, entry)
+        return True
 
     def confirm(self, delivery: Delivery) -> None:
         self.driver.channel_confirm(self, delivery)

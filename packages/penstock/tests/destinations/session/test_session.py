@@ -16,6 +16,7 @@ from tests.destinations.session.given import (
     new_session,
     publication,
     publish,
+    publish_run,
     subscribe,
 )
 from tests.doubles import Client, Stand
@@ -55,7 +56,7 @@ async def test_recalled_messages_do_not_come_again_behind_what_waits_on_disk(
     publish(stand, *[publication(b"%d" % n) for n in range(20)])
     stand.vhost.retained.retain(publication(b"kept", "kept", retain=True))
     client = Subscriber(session, 100, credit=0)
-    session.deliver_retained([b"kept"], TopicSubscription("kept", 1))
+    session.deliver_past(stand.vhost.retained.messages(b"kept"), TopicSubscription("kept", 1))
     client.request()
     assert sorted(client.ear.bodies) == sorted([b"kept", *[b"%d" % n for n in range(20)]])
     for entry in client.inflight:
@@ -186,6 +187,18 @@ async def test_numbers_go_round(stand: Stand) -> None:
     assert client.numbers == [65535, 1]
 
 
+async def test_a_run_whose_numbers_are_in_use_does_not_take_those_of_the_next(stand: Stand) -> None:
+    session = new_session(stand, durable=False)
+    subscribe(stand, session)
+    client = Subscriber(session)
+    publish(stand, publication(), publication())
+    publish_run(stand, session, publication(), publication())
+    publish_run(stand, session, publication(), publication())
+    first, second = client.numbers[2:4]
+    assert second == first + 1 > 1_000
+    assert client.numbers == [1, 2, first, second, 3, 4]
+
+
 # Room.
 
 
@@ -229,8 +242,7 @@ async def test_what_is_kept_is_drawn_as_the_client_takes_it(stand: Stand) -> Non
     client = Subscriber(session, window=2)
     for n in range(5):
         stand.vhost.retained.retain(publication(b"%d" % n, f"kept.{n}", retain=True))
-    keys = [b"kept.%d" % n for n in range(5)]
-    session.deliver_retained(keys, TopicSubscription("kept.#", 1))
+    session.deliver_past(stand.vhost.retained.messages(b"kept.#"), TopicSubscription("kept.#", 1))
     assert client.ear.bodies == [b"0", b"1"]
     stand.vhost.retained.retain(publication(b"newer", "kept.4", retain=True))
     stand.vhost.retained.retain(publication(b"", "kept.3"))
@@ -249,7 +261,7 @@ async def test_much_that_is_kept_is_delivered_over_several_turns(
     keys = [b"kept.%03d" % n for n in range(500)]
     for key in keys:
         stand.vhost.retained.retain(publication(key, key.decode(), qos=0, retain=True))
-    session.deliver_retained(keys, TopicSubscription("kept.#", 0))
+    session.deliver_past(stand.vhost.retained.messages(b"kept.#"), TopicSubscription("kept.#", 0))
     publish(stand, publication(b"later", qos=0))
     assert 0 < len(client.ear.bodies) < 500
     await client.ear.until(lambda: b"later" in client.ear.bodies)
@@ -260,7 +272,7 @@ async def test_a_choked_client_recalls_nothing(stand: Stand) -> None:
     session = new_session(stand)
     client = Subscriber(session, credit=0)
     stand.vhost.retained.retain(publication(b"kept", "kept", qos=0, retain=True))
-    session.deliver_retained([b"kept"], TopicSubscription("kept", 0))
+    session.deliver_past(stand.vhost.retained.messages(b"kept"), TopicSubscription("kept", 0))
     assert not client.ear.bodies
     client.request()
     assert client.ear.bodies == [b"kept"]

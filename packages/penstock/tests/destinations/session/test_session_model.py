@@ -42,6 +42,7 @@ from tests.destinations.session.given import (
     new_session,
     publication,
     publish,
+    publish_run,
     subscribe,
 )
 from tests.doubles import Stand
@@ -81,8 +82,9 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         self.open = False
         self.seen = 0
         self.patched = ExitStack()
-        for module in ("session", "inflight"):
-            few = mock.patch(f"penstock.destinations.session.{module}.MAX_PACKET_ID", self.numbers)
+        session = "penstock.destinations.session"
+        for module in (f"{session}.session", f"{session}.inflight", "penstock.broker.message_run"):
+            few = mock.patch(f"{module}.MAX_PACKET_ID", self.numbers)
             self.patched.enter_context(few)
 
     @initialize(durable=st.booleans())
@@ -101,8 +103,12 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         expiry=st.none() | st.integers(1, 5),
         size=st.integers(0, 300),
         count=st.integers(1, 6),
+        together=st.booleans(),
     )
-    def publish(self, key: str, qos: int, expiry: int | None, size: int, count: int) -> None:
+    def publish(
+        self, key: str, qos: int, expiry: int | None, size: int, count: int, together: bool
+    ) -> None:
+        messages = []
         for _ in range(count):
             body = b"%d" % len(self.promises)
             body += b"." * size
@@ -110,7 +116,11 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
             if expiry is not None:
                 promise.deadline = self.stand.clock.time() + expiry
             self.promises.append(promise)
-            publish(self.stand, publication(body, key, qos, expiry=expiry))
+            messages.append(publication(body, key, qos, expiry=expiry))
+        if together:
+            publish_run(self.stand, self.session, *messages)
+        else:
+            publish(self.stand, *messages)
         self.collect()
 
     @rule(qos=st.integers(0, 2), count=st.integers(1, 3))
@@ -122,7 +132,8 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
             self.stand.vhost.retained.retain(kept)
             self.promises.append(Promise(qos, recalled=True))
             keys.append(b"kept.%d" % name)
-        self.session.deliver_retained(keys, TopicSubscription("kept.#", 2))
+        messages = map(self.stand.vhost.retained.get, keys)
+        self.session.deliver_past(messages, TopicSubscription("kept.#", 2))
         self.collect()
 
     @rule(window=st.integers(1, 4), is_open=st.booleans())
@@ -151,6 +162,11 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         assert self.client is not None
         number = data.draw(st.sampled_from(sorted(self.session.inflight)))
         entry = self.session.inflight[number]
+        if isinstance(entry, Message):
+            self.acknowledge_plain(number)
+            self.client.request(1 << 62 if self.open else 0)
+            self.collect()
+            return
         promise = self.of(entry)
         if refused and not promise.released:
             promise.done, promise.out = True, False
@@ -164,6 +180,12 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         if self.open:
             self.client.request()
         self.collect()
+
+    def acknowledge_plain(self, number: int) -> None:
+        """PUBACK of a message of a run."""
+        promise = self.named(self.session.inflight.pop(number))
+        assert promise.qos == 1
+        promise.done, promise.out = True, False
 
     @rule()
     @precondition(lambda self: self.client is not None)
@@ -309,7 +331,12 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         assert self.client is not None
         self.request(True)
         while self.session.inflight:
-            entry = next(iter(self.session.inflight.values()))
+            number, entry = next(iter(self.session.inflight.items()))
+            if isinstance(entry, Message):
+                self.acknowledge_plain(number)
+                self.client.request()
+                self.collect()
+                continue
             promise = self.of(entry)
             promise.done, promise.out, promise.released = True, False, False
             self.client.answer(entry)

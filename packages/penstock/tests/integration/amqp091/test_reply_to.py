@@ -96,3 +96,9 @@ def test_other_reply_addresses_are_left_alone(
     channel.basic_publish("", queue, b"", pika.BasicProperties(reply_to=reply_to))
 
     assert channel.basic_get(queue, auto_ack=True)[1].reply_to == reply_to
+
+
+def test_a_client_asks_for_the_pseudo_queue_before_it_consumes(
+    plain_channel: BlockingChannel,
+) -> None:
+    assert plain_channel.queue_declare(REPLY_TO, passive=True).method.queue == REPLY_TO

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.integration.amqp091.dialogue import channel_error, get_bodies, get_body, round_trip
@@ -48,6 +49,24 @@ def test_acknowledgements_wait_for_the_commit(
     transaction.close()
 
     assert get_body(channel, queue) is None
+
+
+def test_a_commit_that_publishes_and_acknowledges_makes_room_for_the_next_delivery(
+    transaction: BlockingChannel, channel: BlockingChannel, queue: str
+) -> None:
+    for body in (b"1", b"2"):
+        channel.basic_publish("", queue, body, BasicProperties(delivery_mode=2))
+    transaction.basic_qos(prefetch_count=1)
+    messages = transaction.consume(queue)
+    first, _, body = next(messages)
+    assert body == b"1"
+
+    transaction.basic_publish("", queue, b"3", BasicProperties(delivery_mode=2))
+    transaction.basic_ack(first.delivery_tag)
+    transaction.tx_commit()
+
+    assert next(messages)[2] == b"2"  # although the client sends nothing more
+    transaction.cancel()
 
 
 def test_an_acknowledgement_without_a_commit_is_forgotten_with_the_channel(

@@ -156,6 +156,65 @@ def test_it_reads_what_it_wants_of_a_stream(
     assert got == [b"3", b"5"]
 
 
+def test_it_filters_a_stream_by_sql(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    stream = {"x-queue-type": "stream"}
+    penstock_channel.queue_declare(name, durable=True, arguments=stream)
+    penstock_channel.confirm_delivery()
+    for number in range(6):
+        fruit = pika.BasicProperties(headers={"weight": number}, priority=number)
+        penstock_channel.basic_publish("", name, str(number).encode(), fruit)
+    got: list[bytes] = []
+
+    class Handler(client.AMQPMessagingHandler):
+        def on_amqp_message(self, event: Any) -> None:
+            got.append(bytes(event.message.body))
+            self.delivery_context.accept(event)
+            if len(got) == 2:
+                raise StopIteration
+
+    consumer = connection.consumer(
+        client.AddressHelper.queue_address(name),
+        message_handler=Handler(),
+        consumer_options=client.StreamConsumerOptions(
+            offset_specification=client.OffsetSpecification.first,
+            filter_options=client.StreamFilterOptions(sql="weight > 2 AND header.priority <> 4"),
+        ),
+    )
+    with pytest.raises(StopIteration):
+        consumer.run()
+    assert got == [b"3", b"5"]
+
+
+def test_it_gets_direct_replies(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    """From a server that speaks AMQP 0-9-1."""
+    got: list[bytes] = []
+
+    class Handler(client.AMQPMessagingHandler):
+        def on_amqp_message(self, event: Any) -> None:
+            got.append(bytes(event.message.body))
+            raise StopIteration
+
+    strategy = client.ConsumerSettleStrategy.DirectReplyTo
+    consumer = connection.consumer(
+        message_handler=Handler(),
+        consumer_options=client.ConsumerOptions(settle_strategy=strategy),
+    )
+    assert consumer.address.startswith("/queues/amq.rabbitmq.reply-to.")
+    penstock_channel.queue_declare(name)
+    publisher = connection.publisher(client.AddressHelper.queue_address(name))
+    publisher.publish(client.Message(body=b"question", reply_to=consumer.address))
+    _, properties, body = penstock_channel.basic_get(name, auto_ack=True)
+    assert body == b"question"
+    penstock_channel.basic_publish("", properties.reply_to, b"answer")
+    with pytest.raises(StopIteration):
+        consumer.run()
+    assert got == [b"answer"]
+
+
 # The management node.
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-#: An acknowledgement sent so shortly before its connection broke may be lost: the leader may have
-#: been paused or cut off when it was sent, and the client notices that late.
-ACK_WINDOW_SECONDS = 10.0
+from typing import Literal, NamedTuple
 
 
 class Leader(NamedTuple):
     epoch: int
     member: str
+
+
+class ConsumerEvent(NamedTuple):
+    """What a consumer did or saw on one of its connections, in order."""
+
+    #: `delivered` and `acknowledged` have a message; `confirmed`: a publish of the consumer, sent
+    #: after all before, was confirmed; `lost`: the connection broke.
+    kind: Literal["delivered", "acknowledged", "confirmed", "lost"]
+    connection: int
+    message: str = ""
 
 
 @dataclass
@@ -25,9 +31,7 @@ class History:
     final: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     leaders: set[Leader] = field(default_factory=set)  #: who confirmed
     reads: list[tuple[str, int, str]] = field(default_factory=list)  #: reader, offset, message
-    acknowledged: dict[str, tuple[float, int]] = field(default_factory=dict)  #: time, connection
-    returned: list[str] = field(default_factory=list)  #: delivered after its acknowledgement
-    broken: dict[int, float] = field(default_factory=dict)  #: when a connection was lost
+    consumed: list[ConsumerEvent] = field(default_factory=list)
     confirm_times: list[float] = field(default_factory=list)
     deaths: list[float] = field(default_factory=list)  #: when a leader was killed
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -42,9 +46,10 @@ class History:
 
 def check(history: History, resume_seconds: float | None = None) -> list[str]:
     """Every violation, in words."""
-    found = []
+    found = _returned(history)
+    acknowledged = {one.message for one in history.consumed if one.kind == "acknowledged"}
     for queue, confirmed in history.confirmed.items():
-        lost = confirmed - history.final[queue] - history.acknowledged.keys()
+        lost = confirmed - history.final[queue] - acknowledged
         if lost:
             found.append(f"{len(lost)} confirmed messages lost from {queue}: {sorted(lost)[:5]}")
     members = defaultdict(set)
@@ -57,14 +62,34 @@ def check(history: History, resume_seconds: float | None = None) -> list[str]:
     for reader, offset, message in history.reads:
         if at.setdefault(offset, message) != message:
             found.append(f"{reader} read {message} at offset {offset}, where {at[offset]} was")
-    for message in history.returned:
-        when, connection = history.acknowledged[message]
-        broke = history.broken.get(connection)
-        if broke is None or broke - when > ACK_WINDOW_SECONDS:
-            found.append(f"{message} returned after its acknowledgement")
     if resume_seconds is not None:
         for death in history.deaths:
             later = [when for when in history.confirm_times if when > death]
             if not later or min(later) - death > resume_seconds:
                 found.append(f"no confirm within {resume_seconds:g} s of a leader's death")
+    return found
+
+
+def _returned(history: History) -> list[str]:
+    """An acknowledgement is safe while its connection lives, and for ever once a publish that
+    followed it on the connection was confirmed. Else its message may return."""
+    found = []
+    sent_on: dict[str, int] = {}  # acknowledgements, not known to be replicated
+    safe: set[str] = set()
+    lost: set[int] = set()
+    for kind, connection, message in history.consumed:
+        if kind == "delivered":
+            if message in safe:
+                found.append(f"{message} returned after its acknowledgement was replicated")
+            elif message in sent_on and sent_on[message] not in lost:
+                found.append(f"{message} returned after its acknowledgement")
+        elif kind == "acknowledged":
+            sent_on[message] = connection
+        elif kind == "confirmed":
+            replicated = [one for one, on in sent_on.items() if on == connection]
+            safe.update(replicated)
+            for one in replicated:
+                del sent_on[one]
+        else:
+            lost.add(connection)
     return found

@@ -31,6 +31,26 @@ def ignore_lease() -> None:
     ClusterMember._record = record  # type: ignore[method-assign]
 
 
+def remove_early() -> None:
+    """A silent follower leaves the in-sync set at once, before that is recorded."""
+    from penstock.cluster.in_sync_set import InSyncSet
+
+    initialize, update = InSyncSet.__init__, InSyncSet.update
+
+    def impatient(self: Any, *args: Any, **options: Any) -> None:
+        initialize(self, *args, **options | {"timeout": 0.5})
+
+    async def forgetful(self: Any, candidates: Any) -> bool:
+        limit = self._now() - self._timeout
+        self.members -= {
+            node for node in self.members - {self.node} if self._healthy_at.get(node, 0) <= limit
+        }
+        return await update(self, candidates)
+
+    InSyncSet.__init__ = impatient  # type: ignore[method-assign]
+    InSyncSet.update = forgetful  # type: ignore[method-assign]
+
+
 def keep_tail() -> None:
     """A former leader keeps what nobody else has."""
     from penstock.cluster import file_index

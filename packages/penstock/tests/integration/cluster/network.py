@@ -1,4 +1,7 @@
-"""TCP proxies between processes, which can stall in one direction or both, and be slow."""
+"""TCP proxies between processes, which can stall in one direction or both, and be slow.
+
+They are what is between members where these cannot have network namespaces.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,15 @@ BACK: Final = 1
 class Proxy:
     """A port that leads to another. Stalled bytes are not lost: they arrive when it is healed."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int | str, host: str = "127.0.0.1") -> None:
+        """The target is a port of this machine, or the path of a socket."""
         self.port = free_port()
         self._target = target
         self._gates = (threading.Event(), threading.Event())
         self.delay = 0.0
         self.heal()
         self._connections: set[socket.socket] = set()
-        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self._listening = socket.create_server((host, self.port))
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stall(self, *directions: int) -> None:
@@ -57,7 +61,11 @@ class Proxy:
     def _serve(self, client: socket.socket) -> None:
         self._gates[THERE].wait()
         try:
-            server = socket.create_connection(("127.0.0.1", self._target), 5)
+            if isinstance(self._target, str):
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._target)
+            else:
+                server = socket.create_connection(("127.0.0.1", self._target), 5)
         except OSError:
             client.close()
             return
@@ -83,3 +91,38 @@ class Proxy:
         for one in (source, target):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+
+class ProxyLinks:
+    """What a member reaches, and who reaches it, by proxies."""
+
+    host: Final = "127.0.0.1"
+    prefix: Final[tuple[str, ...]] = ()  #: of its command
+
+    def __init__(self, coordinator: int | str, replication: int) -> None:
+        self._to_coordinator = Proxy(coordinator)
+        self._from_followers = Proxy(replication)  # while it leads
+        self.coordinator = f"127.0.0.1:{self._to_coordinator.port}"
+        self.advertised = f"127.0.0.1:{self._from_followers.port}"
+
+    def cut_off_coordinator(self) -> None:
+        self._to_coordinator.stall()
+
+    def lose_changes(self) -> None:
+        """Of this leader, on their way to followers."""
+        self._from_followers.stall(BACK)
+
+    def lose_acknowledgements(self) -> None:
+        """Of followers, on their way to this leader."""
+        self._from_followers.stall(THERE)
+
+    def slow_down(self) -> None:
+        self._from_followers.delay = 0.05
+
+    def heal(self) -> None:
+        self._to_coordinator.heal()
+        self._from_followers.heal()
+
+    def close(self) -> None:
+        self._to_coordinator.close()
+        self._from_followers.close()

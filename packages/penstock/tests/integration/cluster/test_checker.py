@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .checker import History, Leader, check
+from .checker import ConsumerEvent, History, Leader, check
 
 
 def sound() -> History:
@@ -14,7 +14,7 @@ def sound() -> History:
     history.confirm("q", "1", Leader(1, "a"), 1.0)
     history.confirm("q", "2", Leader(2, "b"), 9.0)
     history.final["q"] = {"2"}
-    history.acknowledged["1"] = (2.0, 7)
+    history.consumed = [ConsumerEvent("delivered", 7, "1"), ConsumerEvent("acknowledged", 7, "1")]
     history.reads = [("one", 0, "x"), ("two", 0, "x")]
     history.deaths = [3.0]
     return history
@@ -37,22 +37,32 @@ def change_offset(history: History) -> None:
 
 
 def give_back(history: History) -> None:
-    history.returned.append("1")
+    history.consumed.append(ConsumerEvent("delivered", 7, "1"))
+
+
+def give_back_what_was_replicated(history: History) -> None:
+    history.consumed += [
+        ConsumerEvent("confirmed", 7),
+        ConsumerEvent("lost", 7),
+        ConsumerEvent("delivered", 8, "1"),
+    ]
 
 
 def stay_away(history: History) -> None:
     history.confirm_times.pop()
 
 
-@pytest.mark.parametrize("spoil", [lose, lead_twice, change_offset, give_back, stay_away])
+@pytest.mark.parametrize(
+    "spoil",
+    [lose, lead_twice, change_offset, give_back, give_back_what_was_replicated, stay_away],
+)
 def test_a_violation_is_found(spoil: Callable[[History], None]) -> None:
     history = sound()
     spoil(history)
     assert len(check(history, 10.0)) == 1
 
 
-def test_an_acknowledgement_of_the_last_moment_may_be_lost() -> None:
+def test_an_acknowledgement_that_nothing_confirmed_may_be_lost_with_its_connection() -> None:
     history = sound()
-    history.returned.append("1")
-    history.broken[7] = 2.5
+    history.consumed += [ConsumerEvent("lost", 7), ConsumerEvent("delivered", 8, "1")]
     assert check(history) == []

@@ -16,20 +16,23 @@ from pika.adapters.blocking_connection import BlockingChannel
 from proton import Message as ProtonMessage
 from proton.utils import BlockingConnection as ProtonConnection
 
-from .checker import History, Leader
-from .processes import ClusterProcesses
+from .checker import ConsumerEvent, History, Leader
+from .processes import USER, ClusterProcesses, MemberProcess
 
 QUORUM: Final[dict[str, Any]] = {"x-queue-type": "quorum"}
 STREAM: Final[dict[str, Any]] = {"x-queue-type": "stream"}
 PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 ATTEMPT_SECONDS: Final = 3
+#: A consumer publishes after so many acknowledgements: the confirm tells that followers have them.
+CONFIRM_EVERY: Final = 5
 
 
-def connect(port: int) -> pika.BlockingConnection:
+def connect(member: MemberProcess) -> pika.BlockingConnection:
     return pika.BlockingConnection(
         pika.ConnectionParameters(
-            "127.0.0.1",
-            port,
+            member.host,
+            member.amqp,
+            credentials=pika.PlainCredentials(USER, USER),
             heartbeat=3,
             socket_timeout=ATTEMPT_SECONDS,
             stack_timeout=ATTEMPT_SECONDS,
@@ -48,9 +51,9 @@ class Workload:
         self._connections = count(1)
 
     def declare(self) -> None:
-        connection = connect(self.cluster.wait_in_sync().amqp)
+        connection = connect(self.cluster.wait_in_sync())
         channel = connection.channel()
-        for queue in ("q", "work", "mqtt", "proton"):
+        for queue in ("q", "work", "marks", "mqtt", "proton"):
             channel.queue_declare(queue, durable=True, arguments=QUORUM)
         channel.queue_declare("stream", durable=True, arguments=STREAM)
         channel.queue_bind("mqtt", "amq.topic", "t")
@@ -94,7 +97,7 @@ class Workload:
         numbers = count(1)
 
         def attempt(member: Any) -> None:
-            connection = connect(member.amqp)
+            connection = connect(member)
             properties = connection._impl.server_properties
             leader = Leader(properties["cluster_epoch"], properties["cluster_member"])
             channel = connection.channel()
@@ -115,9 +118,9 @@ class Workload:
 
         def attempt(member: Any) -> None:
             client = paho.Client(CallbackAPIVersion.VERSION2, client_id="publisher")
-            client.username_pw_set("guest", "guest")
+            client.username_pw_set(USER, USER)
             client.connect_timeout = ATTEMPT_SECONDS
-            client.connect("127.0.0.1", member.mqtt, keepalive=3)
+            client.connect(member.host, member.mqtt, keepalive=3)
             client.loop_start()
             try:
                 while not self._stop.is_set():
@@ -138,7 +141,7 @@ class Workload:
         numbers = count(1)
 
         def attempt(member: Any) -> None:
-            url = f"amqp://guest:guest@127.0.0.1:{member.amqp}"
+            url = f"amqp://{USER}:{USER}@{member.host}:{member.amqp}"
             connection = ProtonConnection(url, timeout=ATTEMPT_SECONDS, allowed_mechs="PLAIN")
             sender = connection.create_sender("/queues/proton")
             while not self._stop.is_set():
@@ -153,15 +156,16 @@ class Workload:
     def _consume(self) -> None:
         def attempt(member: Any) -> None:
             number = next(self._connections)
-            connection = connect(member.amqp)
+            connection = connect(member)
             channel = connection.channel()
             channel.basic_qos(prefetch_count=10)
+            channel.confirm_delivery()
             try:
                 while not self._stop.is_set():
                     self._take(channel, number)
                 connection.close()
             except Exception:
-                self.history.broken[number] = time.monotonic()
+                self.history.consumed.append(ConsumerEvent("lost", number))
                 raise
 
         self._attempts(attempt)
@@ -173,10 +177,13 @@ class Workload:
                     return
                 continue
             message = body.decode()
-            if message in self.history.acknowledged:
-                self.history.returned.append(message)
+            events = self.history.consumed
+            events.append(ConsumerEvent("delivered", connection, message))
             channel.basic_ack(method.delivery_tag)
-            self.history.acknowledged[message] = (time.monotonic(), connection)
+            events.append(ConsumerEvent("acknowledged", connection, message))
+            if method.delivery_tag % CONFIRM_EVERY == 0:
+                channel.basic_publish("", "marks", message.encode(), PERSISTENT)
+                events.append(ConsumerEvent("confirmed", connection))
             if self._stop.is_set():
                 return
 
@@ -184,13 +191,13 @@ class Workload:
         names = count(1)
 
         def attempt(member: Any) -> None:
-            self._read_from(member.amqp, f"reader {next(names)}", 2.0)
+            self._read_from(member, f"reader {next(names)}", 2.0)
 
         self._attempts(attempt)
 
-    def _read_from(self, port: int, name: str, idle_seconds: float) -> None:
+    def _read_from(self, member: MemberProcess, name: str, idle_seconds: float) -> None:
         """The stream from its beginning, until nothing comes."""
-        connection = connect(port)
+        connection = connect(member)
         channel = connection.channel()
         channel.basic_qos(prefetch_count=200)
         first = {"x-stream-offset": "first"}
@@ -209,8 +216,8 @@ class Workload:
     def collect(self) -> History:
         """Read all queues at the end, when all members are back."""
         leader = self.cluster.wait_in_sync()
-        self._read_from(leader.amqp, "the last reader", 1.0)
-        connection = connect(leader.amqp)
+        self._read_from(leader, "the last reader", 1.0)
+        connection = connect(leader)
         channel = connection.channel()
         for queue in ("q", "work", "mqtt", "proton"):
             while True:

@@ -22,7 +22,7 @@ from paho.mqtt.packettypes import PacketTypes
 from tests.integration.mqtt.clients_paho import MQTT_5
 from tests.integration.mqtt.clients_properties import AN_HOUR, properties_of
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 300.0
 #: MQTT 5's packet identifier not found: no error while an exchange is taken up again.
 NOT_FOUND: Final = 0x92
 #: PUBREC has come: the broker has the message.

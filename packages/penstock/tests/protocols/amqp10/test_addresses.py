@@ -84,7 +84,6 @@ def test_filters_are_known_by_descriptor_or_by_name() -> None:
     [
         {Symbol("jms-selector"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
         {Symbol("jms-selector"): Described(ULong(0x468C00000004), "a = 1")},
-        {Symbol("sql-filter"): Described(Symbol("amqp:sql-filter"), "a = 1")},
         {Symbol("other"): "first"},
     ],
 )

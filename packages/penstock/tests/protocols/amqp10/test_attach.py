@@ -28,7 +28,6 @@ from penstock.wire.amqp10.performatives import (
     LinkSource,
     LinkTarget,
     Rejected,
-    TransactionCoordinator,
 )
 from penstock.wire.amqp10.values import Described, Symbol, Timestamp, ULong
 from tests.protocols.amqp10.conftest import Connect
@@ -345,21 +344,6 @@ async def test_what_makes_no_sense_of_a_terminus_is_refused(peer: Peer) -> None:
         await peer.sender("/queue/" + "n" * 256),
     ):
         assert await condition_of(peer, link) == INVALID_FIELD
-
-
-async def test_transactions_are_not_offered(peer: Peer) -> None:
-    session = await peer.session()
-    link = session.sender("tx")
-    attach = Attach(
-        "tx",
-        0,
-        False,
-        source=LinkSource(),
-        target=TransactionCoordinator(),
-        initial_delivery_count=0,
-    )
-    await peer.attach(link, attach)
-    assert await condition_of(peer, link) == NOT_IMPLEMENTED
 
 
 async def test_permissions_hold_as_in_amqp_0_9_1(connect: Connect, broker: Broker) -> None:

@@ -479,3 +479,29 @@ def test_data_of_any_size_is_the_body(size: int) -> None:
     message = taken(wire.Amqp10Message(b"d" * size))
     assert message.size == size
     assert given(message).body == b"d" * size
+
+
+@pytest.mark.parametrize("application", [None, {"color": "red"}, {"traceparent": "00-other"}])
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_trace_context_in_an_annotation(application: dict[str, Any] | None, signed: bool) -> None:
+    """It is a header for other protocols, and stays an annotation for AMQP 1.0."""
+    traceparent = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
+    message = taken(
+        wire.Amqp10Message(
+            b"x",
+            message_annotations={Symbol("traceparent"): traceparent, Symbol("tracestate"): "a=1"},
+            application_properties=application,
+        )
+    )
+    headers = decode_header(message.header).headers or {}
+    assert headers["traceparent"] == (application or {}).get("traceparent", traceparent)
+    assert headers["tracestate"] == "a=1"
+    if not signed:  # by another process
+        message.header = message.header.replace(b"x-amqp-1.0-seal", b"y-amqp-1.0-seal")
+    sent = given(message)
+    assert (sent.message_annotations or {})[Symbol("traceparent")] == traceparent
+    assert {
+        name: value
+        for name, value in (sent.application_properties or {}).items()
+        if name != "y-amqp-1.0-seal"
+    } == (application or {})

@@ -20,6 +20,7 @@ FILTER = Symbol("rabbitmq:stream-filter")
 UNFILTERED = Symbol("rabbitmq:stream-match-unfiltered")
 PROPERTIES = Symbol("amqp:properties-filter")
 APPLICATION = Symbol("amqp:application-properties-filter")
+SQL = Symbol("amqp:sql-filter")
 SELECTOR = Symbol("apache.org:selector-filter:string")
 
 Filters = dict[Symbol, Any]
@@ -89,6 +90,9 @@ async def drained(peer: Peer, link: ReceiverLink) -> list[object]:
         ({APPLICATION: {"weight": 1}}, [b"d", b"e"]),
         ({APPLICATION: {"weight": 1, "from": "&p:sp"}}, [b"e"]),
         ({FILTER: "banana", PROPERTIES: {Symbol("subject"): "red"}}, []),
+        ({SQL: "p.subject LIKE '%red%' OR weight = 1 AND NOT ripe"}, [b"a", b"c", b"e"]),
+        ({SQL: "header.priority = 4 AND properties.group_sequence > 6"}, [b"c"]),
+        ({SQL: "weight = 1", FILTER: "apple"}, []),
     ],
 )
 async def test_a_stream_is_filtered(
@@ -152,6 +156,8 @@ async def test_what_comes_later_is_filtered_as_well(peer: Peer, broker: Broker) 
         {PROPERTIES: {Symbol("subject"): "&x:red"}},
         {APPLICATION: {"ripe": None}},
         {APPLICATION: {"ripe": [True]}},
+        {SQL: 5},
+        {SQL: "weight ="},
     ],
 )
 async def test_a_filter_that_makes_no_sense_is_refused(

@@ -101,7 +101,7 @@ async def test_exchanges_and_bindings(peer: Peer, broker: Broker) -> None:
         ("POST", "/bindings", None, 403),
         ("GET", "/nothing", None, 404),
         ("", "", None, 404),
-        ("PUT", "/auth/tokens", b"token", 404),
+        ("PUT", "/auth/tokens", "not binary", 409),
     ],
 )
 async def test_a_bad_request_is_answered(

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.broker.content_router import ContentRouter
-from penstock.broker.host import Alarms, ClientConnection, ConnectionLimiter, LinkAcceptor
+from penstock.broker.host import (
+    Alarms,
+    ClientConnection,
+    ConnectionLimiter,
+    CredentialExpiry,
+    LinkAcceptor,
+)
 from penstock.broker.users import Users
 from penstock.core.config import MqttSettings
 from penstock.core.passwords import PasswordVerifier
@@ -300,6 +306,7 @@ class MqttTestBroker:
         self.users.load()
         self.alarms = Alarms(self._alarms_changed)
         self.connection_limiter = ConnectionLimiter(1000, 1024)
+        self.credential_expiry = CredentialExpiry()
         self.clients: dict[ClientConnection, None] = {}
         self.product: dict[str, Any] = {}
         self.mqtt = MqttProtocol(self)

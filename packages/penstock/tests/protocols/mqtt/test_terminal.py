@@ -21,6 +21,22 @@ async def test_silence_beyond_what_was_agreed_ends_the_connection(house: MqttTes
     assert await caller.until_closed() == ReasonCode.KEEP_ALIVE_TIMEOUT
 
 
+async def test_a_keep_alive_may_be_shorter_than_the_handshake_timeout(
+    house: MqttTestBroker,
+) -> None:
+    caller = await house.connected(keep_alive=2)
+    house.clock.advance(2.9)
+    assert not caller.cable.closing
+    house.clock.advance(0.2)
+    assert await caller.until_closed() == ReasonCode.KEEP_ALIVE_TIMEOUT
+
+
+async def test_without_a_keep_alive_silence_is_allowed(house: MqttTestBroker) -> None:
+    caller = await house.connected(keep_alive=0)
+    house.clock.advance(100)
+    assert not caller.cable.closing
+
+
 async def test_any_packet_is_a_sign_of_life(house: MqttTestBroker) -> None:
     caller = await house.connected(keep_alive=10)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The overlay over HTTP: which brokers there are, what they are told, and the page of it."""
+"""The overlay over HTTP: which brokers there are, and what they are told."""
 
 from __future__ import annotations
 
@@ -115,10 +115,70 @@ async def test_who_monitors_may_look_and_not_touch(served: Broker, as_user: As) 
     assert told.status_code == 401
 
 
-async def test_the_page_needs_nothing_from_elsewhere(served: Broker) -> None:
-    async with httpx.AsyncClient(base_url=served.addresses[1], timeout=60) as browser:
-        page = await browser.get("/overlay")
+async def test_a_publication_is_injected_and_traced_hop_by_hop(
+    api: httpx.AsyncClient, served: Broker
+) -> None:
+    await seen(api, lambda brokers: len(brokers) == 2)
+    rule = {"kind": "advertise", "message": "[class,eq,stock],[price,>,0]", "name": "a1"}
+    assert (await api.post("/overlay/inject/B2", json=rule)).status_code == 200
+    async with PadresClient(served.addresses[0], id="ada") as ada:
+        await ada.subscribe("[class,eq,stock],[price,>,0]")
+        async with asyncio.timeout(SECONDS):
+            hops: list[Any] = []
+            while len(hops) < 2:
+                body = {"message": "[class,stock],[price,5]"}
+                trace = (await api.post("/overlay/inject/B2", json=body)).json()["trace"]
+                await asyncio.sleep(0.1)
+                hops = (await api.get(f"/overlay/traces/{trace}")).json()
+    assert [(hop["from"], hop["to"]) for hop in hops] == [
+        ("B2", "Broker1"),
+        ("Broker1", "Broker1-ada"),
+    ]
+    gone = await api.post("/overlay/inject/B2", json={"kind": "unadvertise", "message": "a1"})
+    assert gone.status_code == 200
+    assert (await api.get("/overlay/traces/absent")).status_code == 404
 
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert "http://" not in page.text
-    assert "https://" not in page.text
+
+@pytest.mark.parametrize(
+    "body", [{}, {"message": "[class"}, {"message": "[class,a]", "kind": "shout"}, {"message": 5}]
+)
+async def test_what_is_no_message_is_not_injected(api: httpx.AsyncClient, body: Any) -> None:
+    assert (await api.post("/overlay/inject/B2", json=body)).status_code == 400
+
+
+async def test_heartbeats_of_one_broker_are_set_and_failures_are_logged(
+    api: httpx.AsyncClient,
+) -> None:
+    await seen(api, lambda brokers: len(brokers) == 2)
+    fast = {"enabled": True, "interval": 0.05, "timeout": 0.05, "threshold": 2}
+    assert (await api.put("/overlay/heartbeats/Broker1", json=fast)).status_code == 204
+    found = await seen(api, lambda brokers: brokers["Broker1"]["heartbeat"] == fast)
+    assert not found["B2"]["heartbeat"]["enabled"]
+    assert found["Broker1"]["own"]
+
+    await api.post("/overlay", json={"broker": "B2", "command": "STOP"})
+    found = await seen(api, lambda brokers: brokers["Broker1"]["failures"])
+    first = found["Broker1"]["failures"][0]
+    assert (first["neighbour"], first["type"]) == ("B2", "FAILURE_DETECTED")
+    await api.post("/overlay", json={"broker": "B2", "command": "RESUME"})
+    await seen(
+        api,
+        lambda brokers: brokers["Broker1"]["failures"][-1]["type"] == "FAILURE_CLEARED",
+    )
+    for wrong in ({"interval": "soon"}, {"threshold": 0}):
+        answer = await api.put("/overlay/heartbeats/Broker1", json={"enabled": True, **wrong})
+        assert answer.status_code == 400
+
+
+async def test_a_link_is_removed_and_connected_again(
+    api: httpx.AsyncClient, served: Broker
+) -> None:
+    found = await seen(api, lambda brokers: len(brokers) == 2 and brokers["Broker1"]["links"])
+    body = {"broker": "Broker1", "command": "OVERLAY-DISCONNECT", "other": "B2"}
+    assert (await api.post("/overlay", json=body)).status_code == 204
+    await seen(api, lambda brokers: brokers["Broker1"]["links"] == {})
+    uri = found["B2"]["uri"].replace("://", "://links:secret@")
+    body = {"broker": "Broker1", "command": "OVERLAY-CONNECT", "other": uri}
+    assert (await api.post("/overlay", json=body)).status_code == 204
+    found = await seen(api, lambda brokers: brokers["Broker1"]["refused"] or True)
+    assert "secret" not in str(found["Broker1"])

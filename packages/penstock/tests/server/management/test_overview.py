@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import httpx
 import pytest
 from aio_pika.abc import AbstractConnection
 
+from penstock.broker.contract import Queue
 from penstock.core.metrics import Metrics
 from penstock.server import Broker
 from penstock.server.management.metrics import MESSAGE_STATS, RateSampler
@@ -19,7 +23,7 @@ async def test_the_overview_counts_what_there_is(
 
     overview = (await api.get("/overview")).json()
 
-    totals = {"connections": 1, "channels": 1, "consumers": 0, "exchanges": 6, "queues": 1}
+    totals = {"connections": 1, "channels": 1, "consumers": 0, "exchanges": 7, "queues": 1}
     assert overview["object_totals"] == totals
     assert overview["queue_totals"] == {
         "messages": 1,
@@ -53,8 +57,6 @@ async def test_amqp_clients_are_told_where_ranges_are(
 
 
 async def test_a_rate_is_over_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
     now = 1000.0
     monkeypatch.setattr("penstock.server.management.metrics.time.time", lambda: now)
     metrics = Metrics()
@@ -73,3 +75,19 @@ async def test_a_rate_is_over_the_last_seconds(monkeypatch: pytest.MonkeyPatch) 
     assert [sample["sample"] for sample in samples[:4]] == [1600, 1600, 1600, 1600]
     assert samples[0]["timestamp"] - samples[-1]["timestamp"] == 10_000
     assert stats["ack_details"]["rate"] == 0.0
+
+
+async def test_rates_of_a_queue_are_those_since_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    rates = RateSampler(loop, Metrics())
+    queue = cast(Queue, Metrics())  # anything that can be referred to weakly
+    shown = []
+    for seconds, count in ((0, 100), (0.5, 200), (2, 300), (2.5, 400), (4, 300)):
+        monkeypatch.setattr(loop, "time", lambda at=now + seconds: at)
+        shown.append(rates.of_queue(queue, {"publish": count})["publish_details"]["rate"])
+    monkeypatch.undo()
+
+    assert shown == [0.0, 0.0, 100.0, 100.0, 0.0]

@@ -40,6 +40,25 @@ async def test_a_queue_shows_what_it_holds(api: httpx.AsyncClient) -> None:
     assert shown["consumer_details"] == []
 
 
+async def test_a_queue_counts_its_messages(
+    api: httpx.AsyncClient, amqp: AbstractConnection
+) -> None:
+    await queue(api, "orders")
+    for number in range(3):
+        await publish(api, "orders", str(number))
+    channel = await amqp.channel()
+    declared = await channel.get_queue("orders")
+    await (await declared.get()).ack()
+    await declared.get()
+    await declared.get(no_ack=True)
+    await channel.get_queue("orders")  # the acknowledgement was read before
+
+    stats = (await api.get("/queues/%2F/orders")).json()["message_stats"]
+
+    assert (stats["publish"], stats["deliver_get"], stats["ack"]) == (3, 3, 1)
+    assert stats["publish_details"] == {"rate": 0.0}  # asked for the first time
+
+
 async def test_a_queue_names_its_consumers(
     api: httpx.AsyncClient, amqp: AbstractConnection
 ) -> None:

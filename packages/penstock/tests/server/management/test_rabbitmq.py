@@ -5,6 +5,7 @@ Penstock has at least the fields that scripts use, under the same names and of t
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -444,7 +445,7 @@ def test_rabbitmqs_own_command_line_works(
     managed_penstock: tuple[Penstock, httpx.Client],
     tmp_path: Path,
 ) -> None:
-    (_, theirs), (penstock, _) = managed_rabbitmq, managed_penstock
+    (_, theirs), (penstock, ours) = managed_rabbitmq, managed_penstock
     script = tmp_path / "rabbitmqadmin"
     script.write_bytes(
         theirs.get(str(theirs.base_url).replace("/api/", "/cli/rabbitmqadmin")).content
@@ -476,7 +477,24 @@ def test_rabbitmqs_own_command_line_works(
     assert "max-length" in admin("list", "policies")
     assert "expires" in admin("list", "operator_policies")
     assert "1000" in admin("list", "vhost_limits")
-    admin("list", "parameters")
+    shovel = {"src-uri": "amqp://", "src-queue": "from", "dest-uri": "amqp://", "dest-queue": "to"}
+    admin("declare", "parameter", "component=shovel", "name=s", f"value={json.dumps(shovel)}")
+    admin("declare", "parameter", "component=federation-upstream", "name=east",
+          'value={"uri":"amqp://127.0.0.1:1"}')  # fmt: skip
+    admin("declare", "policy", "name=federate", "pattern=^admin$", "apply-to=exchanges",
+          'definition={"federation-upstream":"east"}')  # fmt: skip
+    admin("publish", "exchange=amq.default", "routing_key=from", "payload=moved")
+    _until(
+        lambda: ours.get("/queues/%2F/to").json().get("messages"), "the shovel moves the message"
+    )
+    assert "moved" in admin("get", "queue=to", "ackmode=ack_requeue_false")
+    assert {"shovel", "federation-upstream"} <= set(admin("list", "parameters").split())
+    [link] = ours.get("/federation-links").json()
+    assert (link["upstream"], link["exchange"]) == ("east", "admin")
+    admin("delete", "policy", "name=federate")
+    admin("delete", "parameter", "component=federation-upstream", "name=east")
+    admin("delete", "parameter", "component=shovel", "name=s")
+    assert ours.get("/shovels").json() == []
     admin("delete", "policy", "name=p")
     admin("delete", "operator_policy", "name=o")
     admin("delete", "vhost_limit", "vhost=/", "name=max-queues")

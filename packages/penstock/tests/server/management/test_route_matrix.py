@@ -30,12 +30,22 @@ LEVELS: Final = {
 #: method and path → the least level, and the permissions on what the path names.
 TABLE: Final = """
 GET /                                       anyone
-GET /console                                anyone
-GET /overlay                                anyone
+GET /static/{file}                          anyone
+GET /sections/{file}                        anyone
+GET /api/watch                              management
+GET /api/sections                           management
+GET /api/sections/{section}/{call}          monitoring
+POST /api/sections/{section}/{call}         administrator
+GET /docs                                   anyone
+GET /docs/{part0}                           anyone
+GET /docs/{part0}/{part1}                   anyone
+GET /docs/{part0}/{part1}/{part2}           anyone
+GET /docs/{part0}/{part1}/{part2}/{part3}   anyone
 GET /metrics                                anyone
 GET /metrics/detailed                       monitoring
 GET /metrics/per-object                     monitoring
 GET /api/overview                           management
+GET /api/asyncapi/{vhost}                   management
 GET /api/nodes                              monitoring
 GET /api/nodes/{name}                       monitoring
 GET /api/whoami                             management
@@ -44,10 +54,15 @@ GET /api/cluster                            monitoring
 POST /api/cluster/promote                   administrator
 POST /api/cluster/resign                    administrator
 POST /api/cluster/leave                     administrator
+POST /api/snapshots                         administrator
+GET /api/snapshots/{snapshot}/{path}        administrator
+DELETE /api/snapshots/{snapshot}            administrator
 GET /api/extensions                         management
 DELETE /api/reset                           administrator
 DELETE /api/reset/{name}                    administrator
 GET /api/auth                               anyone
+GET /api/auth/provider                      anyone
+POST /api/auth/token                        anyone
 GET /api/feature-flags                      management
 PUT /api/feature-flags/{name}/enable        administrator
 GET /api/policies                           management
@@ -55,6 +70,26 @@ GET /api/policies/{vhost}                   management
 GET /api/policies/{vhost}/{name}            management
 PUT /api/policies/{vhost}/{name}            policymaker
 DELETE /api/policies/{vhost}/{name}         policymaker
+GET /api/message-traces/{vhost}             administrator
+PUT /api/message-traces/{vhost}             administrator
+DELETE /api/message-traces/{vhost}          administrator
+GET /api/message-traces/{vhost}/{id}        administrator
+GET /api/message-timelines/{vhost}          administrator
+GET /api/delayed-messages/{vhost}           administrator
+DELETE /api/delayed-messages/{vhost}        administrator
+DELETE /api/delayed-messages/{vhost}/{id}   administrator
+GET /api/shovels                            monitoring
+GET /api/shovels/{vhost}                    monitoring
+GET /api/shovels/{vhost}/{name}             monitoring
+GET /api/shovels/vhost/{vhost}/{name}       monitoring
+DELETE /api/shovels/vhost/{vhost}/{name}    administrator
+DELETE /api/shovels/vhost/{vhost}/{name}/restart  administrator
+GET /api/federation-links                   monitoring
+GET /api/federation-links/state/down        monitoring
+GET /api/federation-links/{vhost}           monitoring
+GET /api/federation-links/{vhost}/state/down  monitoring
+DELETE /api/federation-links/vhost/{vhost}/{id}/restart  administrator
+DELETE /api/federation-links/vhost/{vhost}/{id}/{node}/restart  administrator
 GET /api/operator-policies                  management
 GET /api/operator-policies/{vhost}          management
 GET /api/operator-policies/{vhost}/{name}   management
@@ -117,6 +152,16 @@ DELETE /api/queues/{vhost}/{name}/contents  management read
 POST /api/queues/{vhost}/{name}/actions     management
 GET /api/queues/{vhost}/{name}/bindings     management
 POST /api/queues/{vhost}/{name}/get         management read
+GET /api/queues/{vhost}/{name}/messages     management read
+POST /api/queues/{vhost}/{name}/redrive     management read
+POST /api/queues/{vhost}/{name}/discard     management read
+GET /api/dead-letters                       management
+GET /api/dead-letters/{vhost}               management
+GET /api/mqtt/sessions                      management
+GET /api/mqtt/sessions/{vhost}              management
+GET /api/mqtt/retained/{vhost}              management read
+GET /api/mqtt/retained/{vhost}/{topic}      management read
+DELETE /api/mqtt/retained/{vhost}/{topic}   management write
 GET /api/streams                            user
 GET /api/streams/{name}                     user read
 GET /api/users                              administrator
@@ -147,6 +192,9 @@ POST /api/content/{vhost}/console           administrator
 GET /api/overlay                            monitoring
 POST /api/overlay                           administrator
 PUT /api/overlay/heartbeats                 administrator
+PUT /api/overlay/heartbeats/{broker}        administrator
+POST /api/overlay/inject/{broker}           administrator
+GET /api/overlay/traces/{name}              monitoring
 GET /api/aliveness-test/{vhost}             management configure write read
 GET /api/health/checks/alarms               management
 GET /api/health/checks/local-alarms         management

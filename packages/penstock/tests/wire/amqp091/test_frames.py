@@ -39,6 +39,11 @@ def publish(channel: int, route: bytes, body: bytes, cut: int = FRAME_MAX - 8) -
     return b"".join(frames)
 
 
+def publish_run(route: bytes, bodies: list[bytes]) -> bytes:
+    """Publishes in a row; some of them have bodies of the same size."""
+    return b"".join(publish(1, route, body) for body in bodies)
+
+
 class Channel:
     """A channel that gathers content the long way as well, and tells both alike."""
 
@@ -51,6 +56,12 @@ class Channel:
 
     def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None:
         self._events.append(("publish", self._number, route, bits, header, body))
+
+    def publish_run(
+        self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]
+    ) -> None:
+        for header, body in zip(headers, bodies, strict=True):
+            self.publish(route, bits, header, body)
 
     def ack(self, tag: int, multiple: bool) -> None:
         self._events.append(("ack", self._number, tag, multiple))
@@ -104,6 +115,7 @@ routes = st.tuples(st.binary(max_size=20), st.binary(max_size=20)).map(
 pieces = st.one_of(
     st.builds(publish, st.sampled_from([1, 2]), routes, st.binary(max_size=200), st.just(4088)),
     st.builds(publish, st.just(1), routes, st.binary(min_size=20, max_size=100), st.just(16)),
+    st.builds(publish_run, st.just(b"\0\1q"), st.lists(st.binary(max_size=3), max_size=6)),
     st.builds(encode_basic_ack, st.sampled_from([1, 2]), st.integers(0, 2**64 - 1), st.booleans()),
     st.builds(lambda body: frame(1, 1, b"\x00\x0a\x00\x32" + body), st.binary(max_size=50)),
     st.just(HEARTBEAT_FRAME),

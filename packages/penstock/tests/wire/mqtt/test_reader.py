@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +45,18 @@ class Noted:
         self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
     ) -> None:
         self._note("publish", first, topic, number, properties, payload)
+
+    def on_publish_run(
+        self, first: int, topic: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> None:
+        assert 1 < len(numbers) == len(payloads)
+        for number, payload in zip(numbers, payloads, strict=True):
+            self.on_publish(first, topic, number, b"", payload)
+
+    def on_pubacks(self, numbers: Sequence[int]) -> None:
+        assert len(numbers) > 1
+        for number in numbers:
+            self.on_acknowledgement(PUBACK, number, 0, b"")
 
     def on_large_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, size: int
@@ -269,6 +282,10 @@ payloads = st.binary(max_size=2 * LARGE)
 blocks = st.sampled_from([b"\x00", b"\x03\x23\x00\x01", b"\x88\x01\x26\x00\x80" + b"k" * 131])
 
 
+#: Packets that are passed on together if they come in a row.
+RUNS = [b"\x40\x02\x00\x01", b"\x30\x05\x00\x01t\x00!", b"\x32\x06\x00\x01t\x00\x07\x00"]
+
+
 @st.composite
 def streams(draw: st.DrawFn, version: int) -> bytes:
     """Packets, mostly good ones."""
@@ -277,6 +294,7 @@ def streams(draw: st.DrawFn, version: int) -> bytes:
     one = st.one_of(
         st.builds(encode.encode_publish, first, topics, numbers, properties, payloads),
         st.builds(encode.encode_acknowledgement, st.sampled_from([4, 5, 6, 7]), numbers),
+        st.builds(bytes.__mul__, st.sampled_from(RUNS), st.integers(2, 3)),
         st.sampled_from([b"\xc0\x00", b"\xe0\x00", b"\x82\x03abc", b"\x50\x03\x00\x07\x80"]),
         st.binary(min_size=1, max_size=12),
     )

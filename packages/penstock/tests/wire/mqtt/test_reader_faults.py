@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from penstock.wire.mqtt import packets
@@ -20,6 +22,14 @@ class Counting:
         self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
     ) -> None:
         self.calls += 1
+
+    def on_publish_run(
+        self, first: int, topic: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> None:
+        self.calls += len(payloads)
+
+    def on_pubacks(self, numbers: Sequence[int]) -> None:
+        self.calls += len(numbers)
 
     def on_large_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, size: int

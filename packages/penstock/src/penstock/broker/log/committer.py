@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -65,6 +65,7 @@ class Committer:
         self._loop = loop
         #: Is told every change of a file; waiters also wait for it.
         self.observer: StorageObserver | None = None
+        self.is_replicated = False  #: the broker leads a cluster
         self._sequence = 0  # of the last batch that the current cycle syncs
         self._on_fault = on_fault
         self._on_recovered = on_recovered
@@ -101,9 +102,9 @@ class Committer:
         else:
             self._touched[log] = None
 
-    def wait(self, channel: Channel, receipt: int, in_sync: int = 1) -> None:
-        """Confirm this receipt once everything appended so far is on disk: on the disks of all
-        in-sync members of a cluster, or only here."""
+    def wait(self, channel: Channel, receipt: int | Sequence[int], in_sync: int = 1) -> None:
+        """Confirm this receipt, or those of a run, once everything appended so far is on disk: on
+        the disks of all in-sync members of a cluster, or only here."""
         if in_sync:
             self._fresh.receipts.append((channel, receipt))
         else:
@@ -144,6 +145,11 @@ class Committer:
         return bool(self._touched or self._touched_lazily or self._fresh)
 
     @property
+    def has_fault(self) -> bool:
+        """Pending data cannot be written now."""
+        return self._fault is not None
+
+    @property
     def refuses(self) -> bool:
         """Too few members of the cluster are in sync for queues that need them."""
         return self.observer is not None and self.observer.refuses
@@ -178,7 +184,7 @@ class Committer:
                 break
         self._written.merge(self._fresh)
         cause = OSError(errno.ESHUTDOWN, "the broker closed")
-        self._written.fail(self._report, cause)
+        self._written.fail(self.report, cause)
         if self.observer is not None:
             self.observer.fail(cause)
         self._written = CommitWaiters()
@@ -265,7 +271,7 @@ class Committer:
         if error is None:
             self._observe_sync(self._loop.time() - self._sync_started)
             if self.observer is None:
-                waiters.confirm(self._report)
+                waiters.confirm(self.report)
             else:
                 self.observer.when_replicated(self._sequence, waiters)
             if probing:
@@ -276,7 +282,7 @@ class Committer:
             waiters.merge(self._written)
             self._dirty.update(dict.fromkeys(files))
             self._failed(error)
-            waiters.fail(self._report, error)
+            waiters.fail(self.report, error)
         self._on_synced()
         if self._cycle_ended is not None:
             self._cycle_ended.set_result(error is None)
@@ -287,7 +293,8 @@ class Committer:
             if probing:
                 self.write()  # data from during the fault
 
-    def _report(self, error: Exception) -> None:
+    def report(self, error: Exception) -> None:
+        """A callback of a waiter failed."""
         message = "commit callback failed"
         self._loop.call_exception_handler({"message": message, "exception": error})
 

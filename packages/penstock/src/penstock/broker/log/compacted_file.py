@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.broker.log.committer import Committer
+from penstock.core.data_directory import make_directory
 
 _CREATE: Final = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
 
@@ -101,7 +102,7 @@ class CompactedFile:
         if self._closed or not (records := self._pending()):
             return
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self._path.parent)
             self._file = _RecordFile(self._path)
             self._new_name = True
         self._file.write(records)
@@ -124,7 +125,8 @@ class CompactedFile:
                 if file is not None:
                     descriptors.append(os.dup(file.fd))
             if self._new_name and not self._closed:
-                descriptors.append(os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY))
+                for directory in (self._path.parent, self._path.parent.parent):  # which may be new
+                    descriptors.append(os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
         except OSError:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -17,13 +17,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from penstock.broker.contract import Message
 from penstock.broker.log.chunk import CHUNK_BYTES, Chunk, encode_chunk, encode_chunk_header
 from penstock.broker.log.committer import Committer
-from penstock.broker.log.segment import CorruptionReport, Segment
+from penstock.broker.log.remote_segment import remote_path
+from penstock.broker.log.segment import CorruptionReport, Segment, SegmentNotLocal
+from penstock.core.data_directory import make_directory
 from penstock.core.errors import CorruptChunk
 
 #: Chunks cached for readers at the end of the log. Each may take a megabyte, and there may be many
@@ -36,6 +39,10 @@ def _milliseconds() -> int:
 
 
 def _ignore(_: str) -> None:
+    return None
+
+
+def _ignore_segment(_: Segment) -> None:
     return None
 
 
@@ -54,8 +61,7 @@ class Log:
         self._committer = committer
         self._segment_bytes = segment_bytes
         self.now = now  #: milliseconds since the epoch
-        self._made_directory = not directory.exists()
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self._corruption = CorruptionReport(report)
         self._segments = SegmentList(directory, self._corruption, committer)
         end = self._segments.end
@@ -72,10 +78,16 @@ class Log:
         self._recent: deque[Chunk] = deque(maxlen=CACHED_CHUNKS)
         self._followed = False  # a reader is at the end: cache the next chunk
         self._sealed: list[int] = []  # descriptors of segments sealed since the last sync
-        self._new_files = False
+        # Names that must be synced, too. A killed process may have left some that are not on disk.
+        self._new_files = self._made_directory = True
         self._distrusted = False  # the last sync of the active segment failed
         self._syncing_offset = 0
         self._closed = False
+        self.on_not_local: Callable[[Segment], None] = _ignore_segment
+
+    @property
+    def segments(self) -> SegmentList:
+        return self._segments
 
     @property
     def first_offset(self) -> int:
@@ -101,6 +113,14 @@ class Log:
             self._flags[offset] = flags
         self._pending.append(message)
         return offset
+
+    def append_run(self, messages: list[Message]) -> None:
+        """Queue messages for the next write; their offsets follow each other."""
+        if not self._pending:
+            self._timestamp = self.now()
+            self._committer.touch(self)
+        self.next_offset += len(messages)
+        self._pending += messages
 
     def write(self) -> None:
         """Write pending messages to the files; after an OSError the rest stays pending."""
@@ -148,7 +168,7 @@ class Log:
         try:
             if (active := self._segments.active) is not None:
                 descriptors.append(active.duplicate())
-            if self._new_files:  # their names must be synced, too
+            if self._new_files:
                 descriptors.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))
             if self._made_directory:
                 descriptors.append(os.open(self._directory.parent, os.O_RDONLY | os.O_DIRECTORY))
@@ -173,13 +193,18 @@ class Log:
     def read(self, offset: int) -> Chunk | None:
         """The chunk with the offset, or the next valid one; None after the last written message.
 
-        The chunk begins after the offset if older messages are deleted or damaged.
+        The chunk begins after the offset if older messages are deleted or damaged. None also if
+        only an object store has the chunk: `on_not_local` is told.
         """
         for chunk in self._recent:
             if chunk.base <= offset < chunk.end:
                 self._followed = self._followed or chunk.end == self.written_offset
                 return chunk
-        found = self._segments.read(offset) if offset < self.written_offset else None
+        try:
+            found = self._segments.read(offset) if offset < self.written_offset else None
+        except SegmentNotLocal as missing:
+            self.on_not_local(missing.segment)
+            return None
         if found is None:
             self._followed = True
         else:
@@ -187,7 +212,8 @@ class Log:
         return found
 
     def chunks(self, start: int, stop: int) -> Iterator[Chunk]:
-        """The chunks with messages from `start` to before `stop`, uncached."""
+        """The chunks with messages from `start` to before `stop`, uncached; raises
+        SegmentNotLocal."""
         while start < min(stop, self.written_offset):
             chunk = self._segments.read(start)
             if chunk is None or chunk.base >= stop:
@@ -279,7 +305,15 @@ OPEN_SEGMENTS: Final = 4
 class SegmentList:
     """The segments of one log, oldest first; the last is active. Damaged chunks are skipped."""
 
-    __slots__ = ("_committer", "_corruption", "_directory", "_list", "_open", "bytes")
+    __slots__ = (
+        "_committer",
+        "_corruption",
+        "_directory",
+        "_list",
+        "_open",
+        "bytes",
+        "on_dropped",
+    )
 
     def __init__(self, directory: Path, corruption: CorruptionReport, committer: Committer) -> None:
         self._directory = directory
@@ -288,11 +322,13 @@ class SegmentList:
         self._open: deque[Segment] = deque()
         for leftover in directory.glob("*.idx.new"):
             leftover.unlink()
+        names = {path.stem for kind in ("*.seg", "*.remote") for path in directory.glob(kind)}
         self._list = [
-            Segment(path, corruption)
-            for path in sorted(directory.glob("*.seg"))
-            if path.stem.isdigit()
+            Segment(directory / f"{name}.seg", corruption)
+            for name in sorted(names)
+            if name.isdigit()
         ]
+        self.on_dropped: Callable[[Segment], None] = _ignore_segment
         if self._list and not self._list[-1].recover():
             # After a kill, data of the last segment, and of one sealed just before, may not be
             # synced.
@@ -399,8 +435,7 @@ class SegmentList:
 
     def _drop_oldest(self) -> None:
         segment = self._list.pop(0)
-        with suppress(ValueError):
-            self._open.remove(segment)
+        self.release(segment)
         self.bytes -= segment.size
         self._delete(segment)
 
@@ -408,6 +443,26 @@ class SegmentList:
         segment.delete()
         if (observer := self._committer.observer) is not None:
             observer.delete(segment.path)
+            if segment.remote is not None:
+                observer.delete(remote_path(segment.path))
+        if segment.remote is not None:
+            self.on_dropped(segment)
+
+    def sealed(self) -> Iterator[tuple[Segment, int]]:
+        """The sealed segments, and the offset after each."""
+        for segment, following in pairwise(self._list):
+            yield segment, following.base
+
+    def at(self, offset: int) -> tuple[Segment, int] | None:
+        """The segment with the offset, and the offset after it, unless it is the active one."""
+        where = max(bisect_right(self._list, offset, key=_base) - 1, 0)
+        if where + 1 >= len(self._list):
+            return None
+        return self._list[where], self._list[where + 1].base
+
+    def release(self, segment: Segment) -> None:
+        with suppress(ValueError):
+            self._open.remove(segment)
 
     def close(self) -> None:
         if self._list:

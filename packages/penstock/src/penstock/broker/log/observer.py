@@ -7,7 +7,7 @@ has one. A broker without followers has none and pays for one check per write.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class StorageObserver(Protocol):
     """Changes since the last `seal` are a batch with a sequence number."""
 
-    refuses: bool  #: too few members are in sync: queues that need them reject publishes
+    @property
+    def refuses(self) -> bool:
+        """Too few members are in sync: queues that need them reject publishes."""
 
     def append(self, path: Path, position: int, data: bytes) -> None:
         """`data` was written at that position of a file, which may be new."""
@@ -51,8 +53,10 @@ class CommitWaiters:
     __slots__ = ("callbacks", "local", "receipts")
 
     def __init__(self) -> None:
-        self.local: list[tuple[Channel, int]] = []  #: confirmed when they are on the local disk
-        self.receipts: list[tuple[Channel, int]] = []  #: … and on that of every in-sync member
+        #: Receipts, or those of a run; confirmed when their messages are on the local disk …
+        self.local: list[tuple[Channel, int | Sequence[int]]] = []
+        #: … and on that of every in-sync member.
+        self.receipts: list[tuple[Channel, int | Sequence[int]]] = []
         self.callbacks: list[tuple[Callable[[], None], Callable[[OSError], None] | None]] = []
 
     def __bool__(self) -> bool:
@@ -68,7 +72,7 @@ class CommitWaiters:
         for receipts in (self.local, self.receipts):
             for channel, receipt in receipts:
                 try:
-                    channel.terminal.channel_confirm(channel, receipt)
+                    confirm_all(channel, receipt)
                 except Exception as error:
                     report(error)
         for callback, _ in self.callbacks:
@@ -81,7 +85,8 @@ class CommitWaiters:
         for receipts in (self.local, self.receipts):
             for channel, receipt in receipts:
                 try:
-                    channel.terminal.channel_failure(channel, receipt, cause)
+                    for one in (receipt,) if isinstance(receipt, int) else receipt:
+                        channel.terminal.channel_failure(channel, one, cause)
                 except Exception as error:
                     report(error)
         for _, failed in self.callbacks:
@@ -90,6 +95,17 @@ class CommitWaiters:
                     failed(cause)
             except Exception as error:
                 report(error)
+
+
+def confirm_all(channel: Channel, receipts: int | Sequence[int]) -> None:
+    """Confirm a receipt, or those of a run."""
+    if isinstance(receipts, int):
+        channel.terminal.channel_confirm(channel, receipts)
+    elif channel.confirm_run is not None:
+        channel.confirm_run(channel, receipts)
+    else:
+        for receipt in receipts:
+            channel.terminal.channel_confirm(channel, receipt)
 
 
 def remove_tree(directory: Path, observer: StorageObserver | None) -> None:

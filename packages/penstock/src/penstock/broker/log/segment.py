@@ -3,6 +3,9 @@
 A segment is *active* while chunks are appended, *sealed* after. After a failed append the file ends
 with the last complete chunk, or the next append overwrites the rest. A sealed segment opens its
 file and index on demand and can close both at any time.
+
+A segment of a stream may also be *remote*: a descriptor beside it (`remote_segment.py`) names its
+copy in an object store. Then the file here can be deleted and fetched again.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import time
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -30,20 +34,51 @@ from penstock.broker.log.chunk import (
     encode_chunk_header,
 )
 from penstock.broker.log.compacted_file import torn_tail
+from penstock.broker.log.remote_segment import (
+    load_remote_index,
+    load_remote_segment,
+    remote_path,
+)
 from penstock.core.data_directory import private_opener
 from penstock.core.errors import CorruptChunk
 
 
+class SegmentNotLocal(Exception):
+    """Only an object store has the segment."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment.path.name)
+        self.segment = segment
+
+
 class Segment:
-    __slots__ = ("_corruption", "_fd", "_index", "_newest", "base", "path", "size")
+    __slots__ = (
+        "_corruption",
+        "_fd",
+        "_index",
+        "_newest",
+        "base",
+        "is_local",
+        "path",
+        "remote",
+        "size",
+        "used_at",
+    )
 
     def __init__(self, path: Path, corruption: CorruptionReport) -> None:
         """A sealed segment, until `create` or `recover` makes it active."""
         self.path = path
         self.base = int(path.stem)
         self.size = 0
-        with suppress(FileNotFoundError):
+        self.remote = load_remote_segment(path)  #: its copy in an object store, if it has one
+        self.is_local = True
+        self.used_at = 0.0  #: when it was last read, if it is remote
+        try:
             self.size = path.stat().st_size
+        except FileNotFoundError:
+            if self.remote is not None:
+                self.is_local = False
+                self.size = self.remote.file.size
         self._corruption = corruption
         self._fd = -1
         self._index: SegmentIndex | None = None
@@ -114,7 +149,11 @@ class Segment:
         return fd
 
     def read(self, i: int) -> Chunk:
-        """The i-th chunk; raises CorruptChunk."""
+        """The i-th chunk; raises CorruptChunk or SegmentNotLocal."""
+        if self.remote is not None:
+            if not self.is_local:
+                raise SegmentNotLocal(self)
+            self.used_at = time.monotonic()
         index = self.index
         start = index.positions[i]
         stop = index.positions[i + 1] if i + 1 < len(index) else self.size
@@ -153,6 +192,14 @@ class Segment:
         self.release()
         self._index_path.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
+        if self.remote is not None:
+            remote_path(self.path).unlink(missing_ok=True)
+
+    def drop_file(self) -> None:
+        """Keep the copy in the object store only."""
+        self.release()
+        self.is_local = False
+        self.path.unlink(missing_ok=True)
 
     @property
     def _index_path(self) -> Path:
@@ -161,7 +208,11 @@ class Segment:
     def _find_index(self) -> SegmentIndex:
         """The saved index of a sealed segment, or a rebuilt one."""
         index = load_index(self._index_path, self.base, self.size)
+        if index is None and self.remote is not None:
+            index = decode_index(load_remote_index(self.path), self.base, self.size)
         if index is None:
+            if not self.is_local:
+                raise SegmentNotLocal(self)
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             index, torn = self._walk(verify=False)
@@ -264,27 +315,15 @@ class SegmentIndex:
         return bisect_left(self.times, timestamp)
 
 
-def save_index(index: SegmentIndex, path: Path, segment_bytes: int) -> None:
-    """Write the file; if that fails, the index is rebuilt next time."""
+def encode_index(index: SegmentIndex, segment_bytes: int) -> bytes:
     body = _FIELDS.pack(len(index), segment_bytes, index.end) + b"".join(
         (index.bases, index.times, index.positions)
     )
-    partial = path.with_suffix(".idx.new")
-    try:
-        with open(partial, "wb", opener=private_opener) as file:
-            file.write(_SEAL.pack(INDEX_MAGIC, crc32(body)) + body)
-        partial.replace(path)
-    except OSError:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+    return _SEAL.pack(INDEX_MAGIC, crc32(body)) + body
 
 
-def load_index(path: Path, base: int, segment_bytes: int) -> SegmentIndex | None:
-    """The saved index, or None if it does not match the segment."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
+def decode_index(data: bytes, base: int, segment_bytes: int) -> SegmentIndex | None:
+    """The index, or None if it does not match the segment."""
     if len(data) < _SEAL.size + _FIELDS.size:
         return None
     magic, seal = _SEAL.unpack_from(data)
@@ -304,6 +343,26 @@ def load_index(path: Path, base: int, segment_bytes: int) -> SegmentIndex | None
     index.positions.frombytes(columns[16 * count :])
     index.end = end
     return index
+
+
+def save_index(index: SegmentIndex, path: Path, segment_bytes: int) -> None:
+    """Write the file; if that fails, the index is rebuilt next time."""
+    partial = path.with_suffix(".idx.new")
+    try:
+        with open(partial, "wb", opener=private_opener) as file:
+            file.write(encode_index(index, segment_bytes))
+        partial.replace(path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def load_index(path: Path, base: int, segment_bytes: int) -> SegmentIndex | None:
+    """The saved index, or None if it does not match the segment."""
+    try:
+        return decode_index(path.read_bytes(), base, segment_bytes)
+    except OSError:
+        return None
 
 
 class ScannedChunk(NamedTuple):

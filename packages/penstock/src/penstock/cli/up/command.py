@@ -58,6 +58,8 @@ def up(
         applications=applications,
         overlay=any(url.startswith("padres://") for url in found.settings.broker.listen),
         certificate=None if certificate is None else str(certificate),
+        site=found.settings.up.site,
+        dashboards=found.settings.up.dashboards,
     )
     with lock:
         asyncio.run(_run(found.settings, options, started))

@@ -47,6 +47,8 @@ class UpOptions:
     applications: bool = True
     overlay: bool = True  #: the broker has a PADRES listener
     certificate: str | None = None  #: the broker's; parts that connect by TLS trust it
+    site: str = "127.0.0.1:8000"  #: where the public page listens, …
+    dashboards: str = "127.0.0.1:8080"  #: … and the dashboards
 
     def command(self, *words: str) -> list[str]:
         """A `penstock` command with the options that all parts take."""
@@ -138,15 +140,22 @@ def flags(name: str, values: Iterable[object]) -> list[str]:
     return [word for value in values for word in (name, str(value))]
 
 
-def free_port(port: int) -> int:
-    """The port, or 0 if it is in use."""
+def listen_flags(address: str, default: str) -> list[str]:
+    """The options for an address; instead of a default port that is in use, any port."""
+    host, _, port = address.rpartition(":")
+    if address == default and not _is_free(int(port)):
+        port = "0"
+    return ["--host", host.strip("[]"), "--port", port]
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return 0
-    return port
+            return False
+    return True
 
 
 def _own_command() -> str:

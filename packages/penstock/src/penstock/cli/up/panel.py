@@ -24,7 +24,7 @@ from rich.text import Text
 from penstock.cli.up.extension import BROKER, DATABASE
 from penstock.cli.up.monitor import View
 from penstock.cli.up.plan import Plan
-from penstock.cli.up.screen import Scene, draw
+from penstock.cli.up.screen import Scene, draw, left_off
 from penstock.cli.up.supervisor import PartRunner
 from penstock.core.logs import configure_logs, get_logger
 
@@ -244,6 +244,7 @@ class TablePanel:
         self._rates: deque[float] = deque(maxlen=RATES)
         self._view = View()
         self._supervisor: Supervisor | None = None
+        self._has_listed = False  #: what the panel has no room for
 
     def write(self) -> None:
         """Draws until the reports are closed."""
@@ -271,6 +272,10 @@ class TablePanel:
         reports, dropped = self.reports.take()
         if dropped:
             reports.insert(0, (OWN, f"{dropped:,} lines dropped"))
+        if not self._has_listed and (scene := self._scene()) is not None and scene.ready:
+            self._has_listed = True
+            for text, how in left_off(scene, self._console.width, self._console.height):
+                reports.append((how or OWN, text))
         if not reports:
             live.refresh()
             return
@@ -289,9 +294,13 @@ class TablePanel:
         self._supervisor = supervisor
 
     def render(self) -> RenderableType:
+        scene = self._scene()
+        return "" if scene is None else draw(scene, self._console.width, self._console.height)
+
+    def _scene(self) -> Scene | None:
         if self._supervisor is None:
-            return ""
-        scene = Scene(
+            return None
+        return Scene(
             runners=self._supervisor.runners,
             ready=self._supervisor.ready.is_set(),
             view=self._view,
@@ -302,4 +311,3 @@ class TablePanel:
             elapsed=time.monotonic() - self._started,
             now=time.time(),
         )
-        return draw(scene, self._console.width, self._console.height)

@@ -2,18 +2,19 @@
 
 It fits the terminal: a wide one has parts and addresses side by side, a tall one more figures, a
 small one no hints. Text to copy (addresses, passwords, commands, paths) is never truncated: long
-lines are wrapped.
+lines are wrapped, and what has no room is printed once above the panel (`left_off`).
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, chop_cells
-from rich.console import Group
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -49,8 +50,8 @@ _REACH: Final = {
     "wss": "MQTT over WebSocket and TLS",
     "padres": "PADRES",
     "padress": "PADRES over TLS",
-    "http": "management page, guest/guest",
-    "https": "management page over TLS",
+    "http": "console, guest/guest",
+    "https": "console over TLS",
 }
 _WIDE: Final = 104
 #: Width of the table of parts beside the addresses.
@@ -81,15 +82,10 @@ class Scene:
 def draw(scene: Scene, width: int, height: int) -> RenderableType:
     if any(runner.state in _LEAVING for runner in scene.runners):
         return _stopping(scene, width, height)
-    by_part = {each.part.name: each.addresses for each in scene.runners}
-    extensions = scene.plan.extensions
-    addresses = [line for each in extensions for line in each.addresses(by_part)]
-    addresses += [(url, _REACH.get(url.partition("://")[0], "")) for url in by_part.get(BROKER, ())]
+    addresses, steps = _to_copy(scene)
     longest = max((cell_len(url) for url, _ in addresses), default=0)
     wide = width >= _WIDE and longest <= width - _PARTS
     reached = _lines(addresses, width - _PARTS if wide else width)
-    shell = Shell(by_part, scene.data_flags)
-    steps = [*_broker_steps(shell), *(step for each in extensions for step in each.steps(shell))]
     hints = [line for each in _lines(steps, width - 2, "dim") for line in each]
     foot = _foot(scene, "Ctrl-C stops everything", width)
     rest = _REST + len(foot) - 1 + 3 * len(scene.plan.left_out)
@@ -114,6 +110,27 @@ def draw(scene: Scene, width: int, height: int) -> RenderableType:
         shown = Padding(Group(*hints), (0, 0, 0, 2))
         blocks += ["", Text("In another terminal", style="bold"), shown]
     return Group(_title(scene), "", *blocks, "", *foot)
+
+
+def left_off(scene: Scene, width: int, height: int) -> list[tuple[str, str]]:
+    """Addresses and commands for which the panel has no room."""
+    console = Console(file=io.StringIO(), width=width, height=height)
+    with console.capture() as capture:
+        console.print(draw(scene, width, height))
+    shown = "".join(capture.get().split())  # long lines are wrapped
+    addresses, steps = _to_copy(scene)
+    return [row for row in (*addresses, *steps) if "".join(row[0].split()) not in shown]
+
+
+def _to_copy(scene: Scene) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Addresses, and commands to try."""
+    by_part = {each.part.name: each.addresses for each in scene.runners}
+    extensions = scene.plan.extensions
+    addresses = [line for each in extensions for line in each.addresses(by_part)]
+    addresses += [(url, _REACH.get(url.partition("://")[0], "")) for url in by_part.get(BROKER, ())]
+    shell = Shell(by_part, scene.data_flags)
+    steps = [*_broker_steps(shell), *(step for each in extensions for step in each.steps(shell))]
+    return addresses, steps
 
 
 def _lines(rows: Sequence[tuple[str, str]], width: int, remark: str = "") -> list[list[Text]]:

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from penstock.client.amqp091.channel import CLOSE_SECONDS, AmqpClientChannel
 from penstock.client.errors import BrokerUnreachable, FabricClosed, connect_error
@@ -57,6 +57,10 @@ class AmqpClientConnection(asyncio.Protocol):
     @property
     def frame_max(self) -> int:
         return self._zero.frame_max
+
+    @property
+    def server_properties(self) -> dict[str, Any]:
+        return self._zero.greeting
 
     @property
     def blocked(self) -> bool:

@@ -62,11 +62,13 @@ class AmqpFabric(Fabric):
 
     def publisher(self, address: str, *, exchange: str = TOPIC_EXCHANGE) -> MessageSender:
         setup = TopicExchangeDeclaration(exchange).declare
-        return create_sender(self._publisher_for("topic", exchange, exchange, setup), address)
+        sender = create_sender(self._publisher_for("topic", exchange, exchange, setup), address)
+        return self._traced(sender, f"{exchange}:{address}")
 
     def push(self, queue: str) -> MessageSender:
         setup = WorkQueueDeclaration(queue).declare
-        return create_sender(self._publisher_for("queue", queue, "", setup, mandatory=True), queue)
+        publisher = self._publisher_for("queue", queue, "", setup, mandatory=True)
+        return self._traced(create_sender(publisher, queue), queue)
 
     async def open(self) -> Self:
         await self._publish_connection.open()
@@ -101,7 +103,8 @@ class AmqpFabric(Fabric):
             for subject in subjects:
                 await channel.bind(name, TOPIC_EXCHANGE, subject)
 
-        return create_sender(self._publisher_for("stream", name, "", setup, mandatory=True), name)
+        publisher = self._publisher_for("stream", name, "", setup, mandatory=True)
+        return self._traced(create_sender(publisher, name), name)
 
     def _stream(self, stream: str, start: StreamStart, prefetch: int) -> AmqpConsumer:
         return self._consumer(AmqpStreamSource(stream, start, prefetch))

@@ -58,12 +58,12 @@ class Amqp10Fabric(Fabric):
         return any(publisher.blocked for publisher in self._publishers.values())
 
     def publisher(self, address: str, *, exchange: str = TOPIC_EXCHANGE) -> MessageSender:
-        return self._create_sender(
-            self._publisher_for(f"/exchange/{quote(exchange, safe='')}"), address
-        )
+        publisher = self._publisher_for(f"/exchange/{quote(exchange, safe='')}")
+        return self._traced(self._create_sender(publisher, address), f"{exchange}:{address}")
 
     def push(self, queue: str) -> MessageSender:
-        return self._create_sender(self._publisher_for(queue_address(queue), makes=True))
+        publisher = self._publisher_for(queue_address(queue), makes=True)
+        return self._traced(self._create_sender(publisher), queue)
 
     async def open(self) -> Self:
         await self._publish_connection.open()
@@ -95,7 +95,8 @@ class Amqp10Fabric(Fabric):
                 "AMQP 1.0 cannot bind a stream to subjects: declare it over an amqp:// URL first"
             )
         address = f"/stream/{quote(name, safe='')}"
-        return self._create_sender(self._publisher_for(address, makes=True, arguments=arguments))
+        publisher = self._publisher_for(address, makes=True, arguments=arguments)
+        return self._traced(self._create_sender(publisher), name)
 
     def _stream(self, stream: str, start: StreamStart, prefetch: int) -> Amqp10Consumer:
         return self._consumer(Amqp10StreamSource(stream, start, prefetch))

@@ -18,6 +18,7 @@ from penstock.client.amqp10.publisher import Amqp10ReplySender
 from penstock.client.message import JSON, Body, ReceivedMessage, encode_body
 from penstock.client.requester import ERROR_TYPE, error_body
 from penstock.core.errors import PreconditionFailed, Unsupported
+from penstock.core.trace_context import TRACEPARENT, TRACESTATE
 from penstock.wire.amqp10.errors import EncodeError
 from penstock.wire.amqp10.links import IncomingDelivery
 from penstock.wire.amqp10.message import (
@@ -95,7 +96,9 @@ def headers_of(message: Amqp10Message) -> dict[str, Any]:
         name: _from_amqp(value) for name, value in (message.application_properties or {}).items()
     }
     for key, value in (message.message_annotations or {}).items():
-        if isinstance(key, str) and key.startswith("x-") and key not in _BROKER_ANNOTATIONS:
+        if not isinstance(key, str) or key in _BROKER_ANNOTATIONS:
+            continue
+        if key.startswith("x-") or key in (TRACEPARENT, TRACESTATE):
             found.setdefault(key.removeprefix(COMPLEX_HEADER_PREFIX), _from_amqp(value))
     return found
 

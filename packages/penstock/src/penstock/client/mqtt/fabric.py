@@ -97,7 +97,9 @@ class MqttFabric(Fabric):
             posting = UnacknowledgedMessage(address, content, properties, qos, retain)
             return await self._session.publisher.post(posting)
 
-        return MessageSender(post)
+        return self._traced(
+            MessageSender(post), address, has_headers=self._endpoint.is_v5, has_ids=False
+        )
 
     def subscribe(
         self,
@@ -113,7 +115,8 @@ class MqttFabric(Fabric):
         One client can use it at a time; the next one takes it over.
         """
         filters = patterns or ("#",)
-        return self._receiver(self._subscription(filters, exchange, name, prefetch, qos))
+        consumer = self._subscription(filters, exchange, name, prefetch, qos)
+        return self._receiver(consumer, name or filters[0])
 
     def push(self, queue: str) -> NoReturn:
         raise Unsupported(

@@ -24,7 +24,8 @@ Rows = NDArray[np.intp]
 #: The version of the library's interface; another one is not used.
 _VERSION: Final = 2
 _SOURCE: Final = Path(__file__).with_suffix(".c")
-_LIBRARY: Final = Path(__file__).with_suffix(".so")
+#: Not `kernel.so`: Python would import it in place of this module.
+_LIBRARY: Final = Path(__file__).with_name("libkernel.so")
 
 
 class NativeKernel:

@@ -82,6 +82,10 @@ class RetainedIndex:
     def match(self, pattern: bytes) -> Iterator[bytes]:
         return self._tree.match(pattern)
 
+    def records(self, pattern: bytes) -> Iterator[tuple[bytes, RetainedRecord]]:
+        """The matching keys and their records. The index may change meanwhile."""
+        return ((key, unpack_record(packed)) for key, packed in self._tree.items(pattern))
+
     def _remove_record(self, key: bytes, packed: bytes) -> RetainedRecord:
         record = unpack_record(packed)
         envelopes = self._envelopes

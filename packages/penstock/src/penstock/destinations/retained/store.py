@@ -124,9 +124,14 @@ class RetainedStore:
     def get(self, key: RetainedKey) -> Message | None:
         """The message of a key, flagged FROM_RETAINED, with its remaining time to live."""
         record = self._index.get(key)
-        if record is None:
-            return None
-        now = self.log.now()
+        return None if record is None else self._message(key, record)
+
+    def messages(self, pattern: RetainedKey) -> Iterator[Message | None]:
+        """The messages whose keys match, lazily; None is one that has expired or is lost."""
+        return (self._message(key, record) for key, record in self._index.records(pattern))
+
+    def _message(self, key: RetainedKey, record: RetainedRecord) -> Message | None:
+        now = self.log.now() if record.deadline else 0
         if record.expired(now):
             self._drop(key)
             return None

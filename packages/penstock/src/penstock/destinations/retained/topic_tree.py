@@ -19,17 +19,18 @@ Node = dict["bytes | None", "Node | bytes"]
 
 
 class TopicTree:
-    __slots__ = ("_count", "_root")
+    __slots__ = ("_changes", "_count", "_root")
 
     def __init__(self) -> None:
         self._root: Node = {}
         self._count = 0
+        self._changes = 0
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[bytes]:
-        return _walk(self._root, LevelPattern(b"#", hidden=True))
+        return (key for key, _ in _walk(self._root, LevelPattern(b"#", hidden=True)))
 
     def get(self, key: bytes) -> bytes | None:
         node = self._root
@@ -50,6 +51,7 @@ class TopicTree:
 
     def put(self, key: bytes, value: bytes) -> bytes | None:
         """Set a key's value; returns the one it replaces."""
+        self._changes += 1
         node = self._root
         rest = key
         while True:
@@ -78,6 +80,7 @@ class TopicTree:
     def pop(self, key: bytes) -> bytes | None:
         """Remove a key; returns the value it had."""
         parents: list[tuple[Node, bytes]] = []
+        self._changes += 1
         node = self._root
         rest = key
         while True:
@@ -106,7 +109,15 @@ class TopicTree:
     def match(self, pattern: bytes) -> Iterator[bytes]:
         """The keys that match. The tree may change meanwhile: new keys may be missing, and removed
         ones included."""
-        return _walk(self._root, LevelPattern(pattern))
+        return (key for key, _ in _walk(self._root, LevelPattern(pattern)))
+
+    def items(self, pattern: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The keys that match and their values at that moment. The tree may change meanwhile."""
+        changes = self._changes
+        for key, found in _walk(self._root, LevelPattern(pattern)):
+            value = found if self._changes == changes else self.get(key)
+            if value is not None:
+                yield key, value
 
 
 def _branch(leaf: bytes) -> Node:
@@ -134,8 +145,9 @@ def _fold(node: Node, parents: list[tuple[Node, bytes]]) -> None:
         node[above] = child
 
 
-def _walk(root: Node, pattern: LevelPattern) -> Iterator[bytes]:
-    """The matching keys below a root, without recursion: a key may have 256 levels."""
+def _walk(root: Node, pattern: LevelPattern) -> Iterator[tuple[bytes, bytes]]:
+    """The matching keys below a root and their values, without recursion: a key may have 256
+    levels. Once the tree has changed, a value may be an old one."""
     stack = [(root, b"", iter(pattern.candidates(root, 0)))]
     while stack:
         node, prefix, pending = stack[-1]
@@ -144,11 +156,12 @@ def _walk(root: Node, pattern: LevelPattern) -> Iterator[bytes]:
         for word in pending:
             child = node.get(word)
             if isinstance(child, bytes):
-                path = child[1 : 1 + child[0]]
+                end = 1 + child[0]
+                path = child[1:end]
                 if word is None:
-                    yield prefix[:-1]
-                elif fits(path):
-                    yield prefix + word + path
+                    yield prefix[:-1], child[end:]
+                elif fits is None or fits(path):
+                    yield prefix + word + path, child[end:]
             elif child is not None:
                 assert word is not None, "nothing is behind the end of a key"
                 stack.append((child, prefix + word + b".", iter(pattern.candidates(child, level))))
@@ -192,10 +205,13 @@ class LevelPattern:
             return wanted
         return [word for word in wanted if word is None or not word.startswith(b"$")]
 
-    def rest(self, level: int) -> Callable[[bytes], bool]:
-        """Whether the rest of a key from a level on (empty, or a dot and more levels) matches."""
+    def rest(self, level: int) -> Callable[[bytes], bool] | None:
+        """Whether the rest of a key from a level on (empty, or a dot and more levels) matches;
+        None if any rest does."""
         words = self._words[level:]
         open_ended = self._open_ended
+        if open_ended and not words:
+            return None
         if b"*" in words:
             return lambda rest: _fits(rest.split(b".")[1:], words, open_ended)
         wanted = b"".join(b"." + word for word in words)

@@ -7,7 +7,7 @@ wait while there is space. The `MessageStore` is created when the first message 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import (
@@ -117,25 +117,23 @@ class PendingMessages:
         self._session.kernel.metrics.dropped += 1
 
 
-class RetainedDeliveries:
-    """Retained messages, read one at a time as the client accepts them."""
+class PastMessages:
+    """Retained messages and messages of streams, read as the client accepts them."""
 
-    __slots__ = ("_find", "_wanted")
+    __slots__ = ("_wanted",)
 
-    def __init__(self, find: Callable[[bytes], Message | None]) -> None:
-        self._find = find
-        self._wanted: deque[tuple[Iterator[bytes], EffectiveSubscription]] = deque()
+    def __init__(self) -> None:
+        self._wanted: deque[tuple[Iterator[Message | None], EffectiveSubscription]] = deque()
 
-    def add(self, keys: Iterable[bytes], subscription: TopicSubscription) -> None:
-        self._wanted.append((iter(keys), effective_subscription([subscription])))
+    def add(self, messages: Iterator[Message | None], subscription: TopicSubscription) -> None:
+        """None is a message that was replaced, removed or not selected."""
+        self._wanted.append((messages, effective_subscription([subscription])))
 
-    def next(self) -> tuple[Message, EffectiveSubscription] | None:
-        """The next message; one may have been replaced or removed since the subscription."""
+    def next(self) -> tuple[Message | None, EffectiveSubscription] | None:
+        """None at the end."""
         while self._wanted:
-            keys, effective = self._wanted[0]
-            for key in keys:
-                message = self._find(key)
-                if message is not None:
-                    return message, effective
+            messages, effective = self._wanted[0]
+            for message in messages:
+                return message, effective
             self._wanted.popleft()
         return None

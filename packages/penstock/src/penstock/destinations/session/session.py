@@ -13,12 +13,14 @@ in `pending_messages.py`, shared subscriptions in `shared_subscriptions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.broker.contract import (
     ACCEPTED,
+    EXACTLY_ONCE,
     EXPIRES,
+    FROM_RETAINED,
     MAX_PACKET_ID,
     PERSISTENT,
     Binding,
@@ -33,10 +35,11 @@ from penstock.broker.contract import (
 )
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.log.observer import remove_tree
+from penstock.broker.message_run import MAX_RUN_MESSAGES, MessageRun
 from penstock.broker.policies import NO_POLICY, EffectivePolicy
 from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.errors import NotFound, ResourceLocked
-from penstock.destinations.message_store import MessageStore
+from penstock.destinations.message_store import BrowsedMessage, MessageStore
 from penstock.destinations.session.inflight import (
     ExactlyOnceState,
     delivery_qos,
@@ -44,7 +47,7 @@ from penstock.destinations.session.inflight import (
     packet_id_of,
     restore_released,
 )
-from penstock.destinations.session.pending_messages import PendingMessages, RetainedDeliveries
+from penstock.destinations.session.pending_messages import PastMessages, PendingMessages
 from penstock.destinations.session.shared_subscriptions import SharedSubscriptions
 from penstock.destinations.session.subscriptions import (
     DEFAULT_SUBSCRIPTION,
@@ -52,6 +55,8 @@ from penstock.destinations.session.subscriptions import (
     SessionSubscriptions,
 )
 
+#: Messages with these flags need an `InflightMessage` each.
+TRACKED: Final = EXPIRES | EXACTLY_ONCE | FROM_RETAINED
 #: Deliveries between two checks of the clock.
 DELIVERIES_PER_SLICE: Final = 64
 
@@ -69,8 +74,8 @@ class MqttSessionQueue:
         "_draining_later",
         "_exactly_once",
         "_last_packet_id",
+        "_past",
         "_pending",
-        "_retained",
         "_sending",
         "_shared",
         "_subscriptions",
@@ -106,7 +111,7 @@ class MqttSessionQueue:
         self.durable = durable
         self.arguments = arguments
         self.kernel = vhost.kernel
-        self.inflight: dict[int, InflightMessage] = {}
+        self.inflight: dict[int, InflightMessage | Message] = {}
         self.no_local = False
         self.own_message: Message | None = None
         self.deleted = False
@@ -120,7 +125,7 @@ class MqttSessionQueue:
         self._last_packet_id = 0  #: the last packet id of a message that is not logged
         self._pending = PendingMessages(self)
         self._exactly_once: ExactlyOnceState | None = None
-        self._retained: RetainedDeliveries | None = None
+        self._past: PastMessages | None = None
         self._shared: SharedSubscriptions | None = None
         self._sending: FragmentSender | None = None
         self._draining_later = False  #: continues in another write batch
@@ -147,7 +152,8 @@ class MqttSessionQueue:
         self._window = min(window, MAX_PACKET_ID)
         channel.state = self
         for entry in list(self.inflight.values()):  # redelivered
-            channel.terminal.channel_forward(channel, entry.message, entry)
+            if isinstance(entry, InflightMessage):
+                channel.terminal.channel_forward(channel, entry.message, entry)
 
     def channel_post(
         self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
@@ -197,8 +203,9 @@ class MqttSessionQueue:
             self._sending = None
         self._channel = None
         self._update_direct_channel()
+        self._track_runs()
         for packet_id, entry in list(self.inflight.items()):
-            if not entry.released:
+            if isinstance(entry, InflightMessage) and not entry.released:
                 del self.inflight[packet_id]
                 entry.count += 1
                 entry.expires = 0.0  # an in-flight message does not expire
@@ -222,6 +229,75 @@ class MqttSessionQueue:
         elif self.no_local and message is self.own_message:
             subscription = topics.of_own(message.route)
         return self.deliver(message, subscription)
+
+    takes_runs = True  #: a session rejects nothing
+
+    def push_run(self, run: MessageRun) -> int:
+        topics = self._topic_subscriptions
+        subscription = topics.only or topics.of(run.route)
+        channel = self._direct_channel
+        if not self.no_local and self._content_subscriptions is None:
+            must_arrive = run.flags & PERSISTENT and subscription.qos > 0
+            if channel is None and must_arrive:
+                return self._enqueue_run(run)
+            if (
+                channel is not None
+                and channel.forward_run is not None
+                and subscription.plain
+                and subscription.qos >= 0
+                and not run.flags & TRACKED
+            ):
+                if not must_arrive:
+                    if channel.forward_run(channel, run, None, 0):
+                        return ACCEPTED
+                elif not self.durable and self._shared is None:
+                    if self._send_run(channel, run):
+                        return ACCEPTED
+                    # Its packet ids are in use. Those of the session continue far from them, so
+                    # that they are not in the way of the next runs.
+                    self._last_packet_id = (run.packet_id + MAX_PACKET_ID // 2) % MAX_PACKET_ID
+                    return self._enqueue_run(run)
+        outcome = ACCEPTED
+        for message in run.messages:
+            outcome |= self.push(message)
+        return outcome
+
+    def _enqueue_run(self, run: MessageRun) -> int:
+        outcome = ACCEPTED
+        for message in run.messages:
+            outcome |= self._pending.add(message)
+        self._direct_channel = None
+        self.drain()
+        return outcome
+
+    def _send_run(self, channel: Channel, run: MessageRun) -> bool:
+        """Send a run at QoS 1, if the client accepts all of it and the packet ids are free."""
+        inflight, messages = self.inflight, run.messages
+        packet_ids = range(run.packet_id, run.packet_id + len(messages))
+        if len(inflight) + len(messages) > self._window or not inflight.keys().isdisjoint(
+            packet_ids
+        ):
+            return False
+        assert channel.forward_run is not None
+        if not channel.forward_run(channel, run, None, run.packet_id):
+            return False
+        inflight.update(zip(packet_ids, messages, strict=True))
+        return True
+
+    def _track_runs(self) -> None:
+        """The client has disconnected: messages of runs become deliveries, in their order."""
+        inflight = self.inflight
+        if all(isinstance(entry, InflightMessage) for entry in inflight.values()):
+            return
+        # All of them are older than what waits.
+        position = self._pending.open_store().first_position - len(inflight)
+        for packet_id, entry in inflight.items():
+            if isinstance(entry, Message):
+                subscription = self._topic_subscriptions.of(entry.route)
+                entry = inflight[packet_id] = InflightMessage(entry, 0, subscription, 1)
+                entry.packet_id = packet_id
+            entry.position = position
+            position += 1
 
     def deliver(self, message: Message, subscription: EffectiveSubscription) -> int:
         """Send or queue a message with its effective subscription."""
@@ -287,7 +363,9 @@ class MqttSessionQueue:
         write_batch = self.kernel.write_batch
         if channel is not None and not self._draining_later:
             count = 0
-            while channel.credit > 0 and self._sending is None and self._deliver_next(channel):
+            while channel.credit > 0 and self._sending is None:
+                if not self._deliver_run(channel) and not self._deliver_next(channel):
+                    break
                 count += 1
                 if not count % DELIVERIES_PER_SLICE and write_batch.is_over():
                     self._draining_later = True
@@ -300,15 +378,42 @@ class MqttSessionQueue:
         if not self.deleted:
             self.drain()
 
+    def _deliver_run(self, channel: Channel) -> bool:
+        """Deliver pending messages like the first one together, as `push_run` does."""
+        store = self._pending.store
+        room = self._window - len(self.inflight)
+        if store is None or store.ready < 2 or room < 2 or self.durable:
+            return False
+        if channel.forward_run is None or self._past is not None or self._shared is not None:
+            return False
+        deliveries = store.peek_run(min(room, MAX_RUN_MESSAGES))
+        if len(deliveries) < 2 or self._content_subscriptions is not None or self.no_local:
+            return False
+        messages = [delivery.message for delivery in deliveries]
+        route, flags = messages[0].route, messages[0].flags
+        subscription = self._topic_subscriptions.of(route)
+        if not subscription.plain or subscription.qos < 1 or flags & TRACKED:
+            return False
+        if not flags & PERSISTENT or any(delivery.offset >= 0 for delivery in deliveries):
+            return False  # a paged one is acknowledged with its record
+        run = MessageRun(route, flags, messages)
+        run.number(self._last_packet_id)
+        if not self._send_run(channel, run):
+            return False
+        self._last_packet_id = run.packet_id + len(messages) - 1
+        store.drop_run(deliveries)
+        return True
+
     def _deliver_next(self, channel: Channel) -> bool:
         if len(self.inflight) >= self._window:
             return False
         store = self._pending.store
-        if self._retained is not None and not (store is not None and store.has_requeued):
-            found = self._retained.next()
+        if self._past is not None and not (store is not None and store.has_requeued):
+            found = self._past.next()
             if found is not None:
-                return self._deliver_retained(channel, *found)
-            self._retained = None
+                message, subscription = found
+                return message is None or self._deliver_past(channel, message, subscription)
+            self._past = None
         if store is None or not store.ready:
             return False
         delivery = store.pop()
@@ -366,7 +471,7 @@ class MqttSessionQueue:
     def _update_direct_channel(self) -> None:
         """Determine whether the next message need not wait."""
         channel = self._channel
-        behind = self._sending is not None or self._retained is not None or self.message_count
+        behind = self._sending is not None or self._past is not None or self.message_count
         self._direct_channel = None if channel is None or channel.credit <= 0 or behind else channel
         if self._shared:
             self.draw_shared()
@@ -381,19 +486,23 @@ class MqttSessionQueue:
         if self._shared:
             self.draw_shared()
 
-    def deliver_retained(self, keys: Iterable[bytes], subscription: TopicSubscription) -> None:
-        if self._retained is None:
-            self._retained = RetainedDeliveries(self.vhost.retained.get)
-        self._retained.add(keys, subscription)
+    def deliver_past(
+        self, messages: Iterator[Message | None], subscription: TopicSubscription
+    ) -> None:
+        if self._past is None:
+            self._past = PastMessages()
+        self._past.add(messages, subscription)
         self.drain()
 
-    def _deliver_retained(
+    def _deliver_past(
         self, channel: Channel, message: Message, subscription: EffectiveSubscription
     ) -> bool:
+        qos = delivery_qos(message, subscription)
+        if not qos and subscription.plain and not message.flags & EXPIRES and message.spool is None:
+            channel.terminal.channel_forward(channel, message, None)
+            return True
         store = self._pending.open_store()
-        entry = InflightMessage(
-            message, store.position, subscription, delivery_qos(message, subscription)
-        )
+        entry = InflightMessage(message, store.position, subscription, qos)
         if entry.qos and store.paged:  # its record would be read back with paged ones
             store.add(message)
             return True
@@ -504,6 +613,15 @@ class MqttSessionQueue:
 
     def purge(self) -> int:
         return self._pending.purge()
+
+    def browse(self) -> Iterator[BrowsedMessage]:
+        """Messages that wait for the client; in-flight ones are not among them."""
+        store = self._pending.store
+        return iter(()) if store is None else store.browse()
+
+    def timestamp(self, message_id: str) -> int | None:
+        store = self._pending.store
+        return None if store is None else store.timestamp(message_id)
 
     def describe(self) -> dict[str, Any]:
         return describe_session(self, self._pending)

@@ -9,7 +9,7 @@ everything else on the channel waits behind it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ from penstock.broker.contract import (
     Driver,
     Message,
 )
+from penstock.broker.message_run import MessageRun
 from penstock.core.basic_properties import decode_header, decode_route, encode_header
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed, Unsupported
 from penstock.wire.amqp091 import methods
@@ -42,18 +43,30 @@ DeliveryMethodEncoder = Callable[[int, bool, Message], bytes]
 
 
 class Amqp091Producer(Channel):
-    __slots__ = ("channel", "confirms", "exchange", "post", "uses_topic_permissions")
+    __slots__ = (
+        "channel",
+        "confirms",
+        "exchange",
+        "permitted",
+        "post",
+        "post_run",
+        "uses_topic_permissions",
+    )
 
     def __init__(self, channel: AmqpChannel, driver: Exchange, exchange: str) -> None:
         super().__init__(channel.writer, driver)
         self.channel = channel
         self.confirms = channel.confirms
         self.exchange = exchange
+        self.permitted = False  #: the user may write to the exchange
         self.uses_topic_permissions = (
             driver.uses_topic_permissions
         )  #: topic permissions apply to routing keys
         self.check_topic = partial(channel.connection.access.check_topic, "write", exchange)
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
+        self.post_run: Callable[[Channel, MessageRun, Sequence[int]], bool]
+        self.post_run = driver.channel_post_run
+        self.confirm_run = channel.writer.confirm_run
 
 
 class Amqp091Consumer(Channel):
@@ -91,6 +104,7 @@ class Amqp091Consumer(Channel):
         self.cancelled = False  #: ends when its large message has been sent
         self.arguments: dict[str, Any] = {}
         self.method_encoder: DeliveryMethodEncoder | None = None  #: None for `basic.deliver`
+        self.forward_run = channel.writer.forward_run
         self.deliver_writer = BasicDeliverWriter(
             channel.number, tag.encode(), channel.connection.frame_max
         )
@@ -188,8 +202,8 @@ class AmqpChannel:
         "_by_exchange",
         "_deferred",
         "_flags",
-        "_header",
         "_next_consumer",
+        "_properties",
         "closing",
         "confirm",
         "confirms",
@@ -221,8 +235,8 @@ class AmqpChannel:
         self.closing = False
         self.content: ContentAssembler | None = None
         self.producers: dict[bytes, Amqp091Producer] = {}
-        self._by_exchange: dict[str, Amqp091Producer] = {}
-        self._header = b""
+        self._by_exchange: dict[bytes, Amqp091Producer] = {}
+        self._properties: bytes | None = None  # of the last header
         self._flags = 0
         self.confirm = False
         self.published = 0
@@ -245,7 +259,7 @@ class AmqpChannel:
         producer = self.producers.get(route)
         if producer is None:
             producer = self.producer(route)
-        flags = self._flags if header == self._header else self.read_header(header)
+        flags = self._flags if header[12:] == self._properties else self.read_header(header)
         if bits:
             flags |= self.publish_flags(bits)
         if flags >= DIRECT_REPLY_FLAG:
@@ -262,16 +276,68 @@ class AmqpChannel:
         else:
             producer.post(producer, message, 0)
 
+    def publish_run(
+        self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]
+    ) -> None:
+        if not self._post_run(route, bits, headers, bodies):
+            for header, body in zip(headers, bodies, strict=True):
+                if self.is_idle:  # else an error closed the channel
+                    self.publish(route, bits, header, body)
+
+    def _post_run(self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]) -> bool:
+        """Returns whether the messages could be posted together: all have the same flags."""
+        producer = self.producers.get(route)
+        if producer is None or self.transaction is not None or bits & ~1:
+            return False
+        flags = self._flags
+        messages = []
+        last = b""
+        for header, body in zip(headers, bodies, strict=True):
+            if header is not last:
+                last = header
+                if header[12:] != self._properties:
+                    return False
+            messages.append(Message(route, header, body, flags))
+        if flags >= DIRECT_REPLY_FLAG:
+            return False
+        if bits:
+            flags |= MANDATORY
+            for message in messages:
+                message.flags = flags
+        count = len(messages)
+        before = self.published
+        receipts = range(before + 1, before + count + 1) if self.confirm else ()
+        if not producer.post_run(producer, MessageRun(route, flags, messages), receipts):
+            return False
+        self.connection.published += count
+        self.published += len(receipts)
+        return True
+
     def publish_flags(self, bits: int) -> int:
         if bits & 2:
             raise Unsupported("immediate=true")
         return MANDATORY if bits & 1 else 0
 
     def producer(self, route: bytes) -> Amqp091Producer:
-        exchange, key = decode_route(route)
-        producer = self._by_exchange.get(exchange)
+        """The producer of a route that is not cached."""
+        size = route[0] + 1 if route else 0
+        producer = self._by_exchange.get(route[1:size])
+        is_whole = len(route) > size and len(route) == size + 1 + route[size]
+        if producer is None or not producer.permitted or not is_whole:
+            producer = self._open_producer(route)
+        if producer.uses_topic_permissions:
+            key = route[size + 1 :].decode("utf-8", "surrogateescape")
+            self.connection.access.check_topic("write", producer.exchange, key)
+        if len(self.producers) >= MAX_CACHED_ROUTES:
+            self.producers.clear()
+        self.producers[route] = producer
+        return producer
+
+    def _open_producer(self, route: bytes) -> Amqp091Producer:
+        exchange, _ = decode_route(route)
         connection = self.connection
         connection.access.check("write", "exchange", exchange)
+        producer = self._by_exchange.get(route[1 : route[0] + 1])
         if producer is None:
             driver = connection.vhost.exchange(exchange)
             if driver.internal:
@@ -281,17 +347,19 @@ class AmqpChannel:
                 )
             producer = Amqp091Producer(self, driver, exchange)
             driver.channel_open(producer, {})
-            self._by_exchange[exchange] = producer
-        if producer.uses_topic_permissions:
-            connection.access.check_topic("write", exchange, key)
-        if len(self.producers) >= MAX_CACHED_ROUTES:
-            self.producers.clear()
-        self.producers[route] = producer
+            self._by_exchange[route[1 : route[0] + 1]] = producer
+        producer.permitted = True
         return producer
+
+    def forget_permissions(self) -> None:
+        """Permissions have changed: they are checked again."""
+        self.producers.clear()
+        for producer in self._by_exchange.values():
+            producer.permitted = False
 
     def forget_producer(self, producer: Amqp091Producer) -> None:
         """The exchange was deleted: the next publish to it fails."""
-        self._by_exchange.pop(producer.exchange, None)
+        self._by_exchange.pop(producer.exchange.encode("utf-8", "surrogateescape"), None)
         self.producers = {
             route: other for route, other in self.producers.items() if other is not producer
         }
@@ -302,7 +370,7 @@ class AmqpChannel:
             self._check_properties(header)
         if header[12] & 0x02 and b"amq.rabbitmq.reply-to" in header:
             flags |= DIRECT_REPLY_FLAG if decode_header(header).reply_to == DIRECT_REPLY_TO else 0
-        self._header = header
+        self._properties = header[12:]
         self._flags = flags
         return flags
 
@@ -472,7 +540,7 @@ class AmqpChannel:
         self.writer.output.deferred_bytes -= sum(weight for _, weight in self._deferred)
         self._deferred.clear()
         if self.transaction is not None:
-            self.transaction.rollback()
+            self.transaction.abandon()
             self.transaction = None
         for consumer in self.consumers.values():
             consumer.request()  # no credit: what is requeued goes to others

@@ -39,6 +39,7 @@ from penstock.protocols.connection import (
     describe_connection,
     describe_consumer,
     finish_read,
+    renewed_user,
 )
 from penstock.protocols.heartbeats import HeartbeatTimer
 from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES
@@ -79,6 +80,7 @@ class Amqp091Terminal(asyncio.Protocol):
         "_discarding",
         "_handshake",
         "_permissions",
+        "_renewal",
         "_write_batch",
         "access",
         "channel_max",
@@ -124,6 +126,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self.closing = False
         self._permissions = host.users.version
         self._handshake: Amqp091Handshake | None = Amqp091Handshake(self)
+        self._renewal: asyncio.Task[None] | None = None  #: of the credentials
         self._discarding = False  #: input is discarded until the client closes the socket
 
     # The socket.
@@ -142,7 +145,7 @@ class Amqp091Terminal(asyncio.Protocol):
         if self._permissions != self.host.users.version:
             self._permissions = self.host.users.version
             for channel in self.channels.values():
-                channel.producers.clear()  # permissions are checked again
+                channel.forget_permissions()
         try:
             if self._handshake is not None and not self._handshake.has_protocol_header:
                 data = self._handshake.read_protocol_header(data)
@@ -173,6 +176,8 @@ class Amqp091Terminal(asyncio.Protocol):
         if self._handshake is not None:
             self._handshake.cancel()
             self._handshake = None
+        if self._renewal is not None:
+            self._renewal.cancel()
         self._end_channels()
         self.output.close()
         unregister_connection(self)
@@ -301,6 +306,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self.opened = True
         self.host.connection_limiter.mark_authenticated(self.transport)
         self._handshake = None
+        self.host.credential_expiry.watch(self, access.user, self.host.kernel.loop)
         half = heartbeat / 2
         self.heartbeats.start(heartbeat, send_every=half, check_every=half)
 
@@ -364,6 +370,25 @@ class Amqp091Terminal(asyncio.Protocol):
 
     def abort(self) -> None:
         self.transport.abort()
+
+    def credential_expired(self) -> None:
+        self.end("credential expired")
+
+    def renew_credential(self, secret: bytes) -> None:
+        """Continue with the permissions of a new token."""
+        self._renewal = self.host.kernel.loop.create_task(self._renew_credential(secret))
+
+    async def _renew_credential(self, secret: bytes) -> None:
+        try:
+            self.access.user = await renewed_user(self, secret)
+        except PenstockError as error:
+            self.fail(error, methods.CONNECTION_UPDATE_SECRET)
+        else:
+            for channel in self.channels.values():
+                channel.forget_permissions()
+            self.send(encode_method_frame(0, methods.CONNECTION_UPDATE_SECRET_OK))
+        self._renewal = None
+        self._write_batch.flush()
 
     # Management.
 

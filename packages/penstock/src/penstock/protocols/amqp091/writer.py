@@ -8,11 +8,13 @@ are not affected.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.contract import Channel, Delivery, Fragment, Message
 from penstock.broker.fragments import FragmentSender
+from penstock.broker.message_run import MessageRun
 from penstock.core.errors import ConnectionForced, NoRoute, PreconditionFailed, Unsupported
 from penstock.protocols.amqp091.channel import Amqp091Consumer, Amqp091Producer
 from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES, SocketWriter
@@ -88,6 +90,38 @@ class Amqp091Writer:
         output.bytes += len(fragment.body) + 64
         if output.bytes > WRITE_HIGH_WATER_BYTES and not output.write_blocked:
             output.block()
+
+    def forward_run(
+        self, channel: Channel, run: MessageRun, deliveries: list[Delivery] | None, packet_id: int
+    ) -> bool:
+        consumer = cast(Amqp091Consumer, channel)
+        amqp = consumer.channel
+        if amqp.global_prefetch:  # each delivery may use up the credit of other consumers
+            return False
+        messages = run.messages
+        first, count = amqp.tag + 1, len(messages)
+        amqp.tag += count
+        if deliveries is not None:
+            unacked = [(consumer, delivery) for delivery in deliveries]
+            amqp.unacked.update(zip(range(first, first + count), unacked, strict=True))
+            consumer.unacked += count
+        output = self.output
+        if not output.scheduled:
+            output.schedule()
+        contents = [(message.header, message.body) for message in messages]
+        consumer.deliver_writer.write_run(output.out, first, run.route, contents)
+        output.delivered += count
+        output.bytes += sum([len(message.body) for message in messages]) + 64 * count
+        if output.bytes > WRITE_HIGH_WATER_BYTES and not output.write_blocked:
+            output.block()
+        return True
+
+    def confirm_run(self, channel: Channel, receipts: Sequence[int]) -> None:
+        confirms = cast(Amqp091Producer, channel).confirms
+        if not confirms.receipts:
+            self._confirming.append(confirms)
+            self.output.schedule()
+        confirms.receipts += receipts
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         confirms = cast(Amqp091Producer, channel).confirms

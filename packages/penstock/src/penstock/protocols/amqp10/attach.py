@@ -35,7 +35,8 @@ from penstock.protocols.amqp10.recovery import (
     resume_incoming_link,
     resume_outgoing_link,
 )
-from penstock.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, LinkFault
+from penstock.protocols.amqp10.transactions import COORDINATOR_CAPABILITIES, CoordinatorLink
+from penstock.wire.amqp10.errors import INVALID_FIELD, LinkFault
 from penstock.wire.amqp10.performatives import (
     COPY,
     EXPIRY_POLICIES,
@@ -45,6 +46,7 @@ from penstock.wire.amqp10.performatives import (
     NEVER,
     OUTCOME_NAMES,
     RELEASED,
+    SETTLED,
     DeleteOnNoMessages,
     LinkSource,
     LinkTarget,
@@ -64,6 +66,10 @@ SUBSCRIPTION_QUEUE_PREFIX: Final = "amqp10.subscription"
 SHARED_CAPABILITY: Final = "shared"
 GLOBAL_CAPABILITY: Final = "global"
 
+#: The capability of a source that asks for direct reply-to, and the prefix of its names.
+VOLATILE_QUEUE_CAPABILITY: Final = "rabbitmq:volatile-queue"
+DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+
 #: The link property for consumer priority, as in RabbitMQ 4.
 CONSUMER_PRIORITY: Final = "rabbitmq:priority"
 
@@ -78,6 +84,9 @@ def attach_outgoing_link(terminal: Amqp10Terminal, link: SenderLink) -> None:
     if source.address == MANAGEMENT_ADDRESS:
         link.context = ManagementResponses(link)
         link.accept(source, link.remote.target, properties=link.remote.properties)
+        return
+    if VOLATILE_QUEUE_CAPABILITY in source.capabilities:
+        _attach_reply_link(terminal, link, source)
         return
     resolved = _resolve_source(terminal, link, source)
     queue = resolved.queue
@@ -116,6 +125,37 @@ def attach_outgoing_link(terminal: Amqp10Terminal, link: SenderLink) -> None:
     if source.dynamic:
         attached.address = queue_address(queue.name)
     link.accept(attached, link.remote.target, unsettled=unsettled)
+
+
+def _attach_reply_link(terminal: Amqp10Terminal, link: SenderLink, source: LinkSource) -> None:
+    """Direct reply-to, as in RabbitMQ 4: replies reach the link without a queue, and are settled as
+    they are sent."""
+    assert link.remote is not None
+    if not source.dynamic or source.durable or source.filter or source.address is not None:
+        raise LinkFault(
+            INVALID_FIELD,
+            f"{VOLATILE_QUEUE_CAPABILITY} needs a dynamic source without address, durability and "
+            "filters",
+        )
+    if link.remote.snd_settle_mode != SETTLED:
+        raise LinkFault(INVALID_FIELD, f"{VOLATILE_QUEUE_CAPABILITY} needs settled deliveries")
+    if source.expiry_policy != LINK_DETACH:
+        raise LinkFault(
+            INVALID_FIELD, f"{VOLATILE_QUEUE_CAPABILITY} needs the expiry policy {LINK_DETACH}"
+        )
+    name, driver = terminal.vhost.open_reply(DIRECT_REPLY_TO)
+    outgoing_link = OutgoingLink(terminal.writer, link, driver, name, False)
+    outgoing_link.ends = "reply"
+    driver.channel_open(outgoing_link, {})
+    link.context = outgoing_link
+    terminal.writer.outgoing_links[outgoing_link] = None
+    attached = replace(
+        source,
+        address=queue_address(name),
+        capabilities=(VOLATILE_QUEUE_CAPABILITY,),
+        distribution_mode=MOVE,
+    )
+    link.accept(attached, link.remote.target)
 
 
 @dataclass(slots=True)
@@ -240,7 +280,10 @@ def attach_incoming_link(terminal: Amqp10Terminal, link: ReceiverLink) -> None:
     assert link.remote is not None
     target = link.remote.target
     if isinstance(target, TransactionCoordinator):
-        raise LinkFault(NOT_IMPLEMENTED, "transactions are not supported over AMQP 1.0")
+        coordinator = link.context = CoordinatorLink(terminal, link)
+        link.accept(link.remote.source, TransactionCoordinator(COORDINATOR_CAPABILITIES))
+        coordinator.replenish_credit()
+        return
     if target is None:
         raise LinkFault(INVALID_FIELD, "a sending link needs a target")
     if target.expiry_policy not in EXPIRY_POLICIES:

@@ -7,6 +7,7 @@
     rabbitmq:stream-match-unfiltered                true: also messages without that annotation
     amqp:properties-filter                          values of fields of the properties
     amqp:application-properties-filter              the same of the application properties
+    amqp:sql-filter                                 a condition (`sql_filter.py`)
     apache.org:legacy-amqp-topic-binding:string     binding keys of an exchange, one or a list
     apache.org:legacy-amqp-direct-binding:string    the same
     apache.org:legacy-amqp-headers-binding:map      binding arguments of a headers exchange
@@ -29,17 +30,28 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from penstock.broker.contract import Message
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, PreconditionFailed
 from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
+from penstock.protocols.amqp10.sql_filter import MessageFields, SqlFilter
 from penstock.wire.amqp10.codec import decode_whole
 from penstock.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, DecodeError, LinkFault
-from penstock.wire.amqp10.message import PROPERTY_FIELDS, MessageHead, decode_list_fields, read_head
+from penstock.wire.amqp10.message import (
+    PROPERTY_FIELDS,
+    Amqp10Header,
+    Amqp10Properties,
+    MessageHead,
+    decode_header_section,
+    decode_list_fields,
+    decode_properties_section,
+    read_head,
+)
 from penstock.wire.amqp10.values import Array, Described, Symbol, Timestamp
 
 STREAM_FILTER: Final = "rabbitmq:stream-filter"
 MATCH_UNFILTERED: Final = "rabbitmq:stream-match-unfiltered"
 PROPERTIES_FILTER: Final = "amqp:properties-filter"
 APPLICATION_PROPERTIES_FILTER: Final = "amqp:application-properties-filter"
+SQL_FILTER: Final = "amqp:sql-filter"
 
 STREAM_OFFSET: Final = "rabbitmq:stream-offset-spec"
 TOPIC_BINDING: Final = "apache.org:legacy-amqp-topic-binding:string"
@@ -54,16 +66,21 @@ MESSAGE_FILTERS: Final = (
     MATCH_UNFILTERED,
     PROPERTIES_FILTER,
     APPLICATION_PROPERTIES_FILTER,
+    SQL_FILTER,
 )
 
 #: Registered numeric descriptors.
 _CODES: Final = {
+    0x120: SQL_FILTER,
     0x173: PROPERTIES_FILTER,
     0x174: APPLICATION_PROPERTIES_FILTER,
     0x0000_468C_0000_0000: DIRECT_BINDING,
     0x0000_468C_0000_0001: TOPIC_BINDING,
     0x0000_468C_0000_0002: HEADERS_BINDING,
 }
+
+#: Of a message that does not have one.
+DEFAULT_PRIORITY: Final = 4
 
 FILTER_VALUE_ANNOTATION: Final = "x-stream-filter-value"
 
@@ -84,6 +101,7 @@ class StreamMessageFilter:
         self._unfiltered = False
         self._properties: dict[int, ValuePredicate] = {}
         self._application: dict[str, ValuePredicate] = {}
+        self._sql: SqlFilter | None = None
 
     def add(self, kind: str, value: Any) -> None:
         """Raises `KeyError`, `TypeError` or `AttributeError` for an invalid value."""
@@ -100,6 +118,10 @@ class StreamMessageFilter:
             self._properties = {
                 _PROPERTY_POSITIONS[str(key)]: _value_predicate(one) for key, one in value.items()
             }
+        elif kind == SQL_FILTER:
+            if not isinstance(value, str):
+                raise TypeError("not a string")
+            self._sql = SqlFilter(value)
         else:
             self._application = {str(key): _value_predicate(one) for key, one in value.items()}
 
@@ -122,8 +144,30 @@ class StreamMessageFilter:
             fields += [None] * (len(PROPERTY_FIELDS) - len(fields))
             if not all(test(fields[at]) for at, test in self._properties.items()):
                 return False
+        if self._sql is not None and not self._sql(message_fields(head)):
+            return False
         application = _decode_map(head.application_properties) if self._application else {}
         return all(test(application.get(name)) for name, test in self._application.items())
+
+
+def message_fields(head: MessageHead) -> MessageFields:
+    header = decode_header_section(head.header) if head.header is not None else Amqp10Header()
+    properties = (
+        decode_properties_section(head.properties)
+        if head.properties is not None
+        else Amqp10Properties()
+    )
+    return MessageFields(
+        {
+            "durable": bool(header.durable),
+            "priority": DEFAULT_PRIORITY if header.priority is None else header.priority,
+            "ttl": header.ttl,
+            "first_acquirer": bool(header.first_acquirer),
+            "delivery_count": header.delivery_count or 0,
+        },
+        {name: getattr(properties, name) for name, _ in PROPERTY_FIELDS},
+        _decode_map(head.application_properties),
+    )
 
 
 def add_filter(selection: StreamMessageFilter, kind: str, value: Any) -> None:
@@ -131,6 +175,8 @@ def add_filter(selection: StreamMessageFilter, kind: str, value: Any) -> None:
         selection.add(kind, value)
     except KeyError as error:
         raise LinkFault(INVALID_FIELD, f"{kind}: unknown property {error}") from None
+    except PreconditionFailed as error:
+        raise LinkFault(INVALID_FIELD, f"{kind}: {error}") from None
     except (TypeError, AttributeError) as error:
         reason = f"{kind} cannot be {type(value).__name__}: {error}"
         raise LinkFault(INVALID_FIELD, reason) from None

@@ -8,12 +8,14 @@ Unsettled deliveries count against the link credit, which bounds what waits for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import MANDATORY, Channel, Message
+from penstock.broker.message_run import MAX_RUN_MESSAGES, MessageRun
 from penstock.core.basic_properties import encode_route
 from penstock.core.errors import AccessRefused, PenstockError, PreconditionFailed
 from penstock.protocols.amqp10.addresses import LinkAddress, parse_link_address
@@ -23,6 +25,7 @@ from penstock.protocols.amqp10.conversion.decoder import (
     convert_incoming_head,
 )
 from penstock.protocols.amqp10.errors import to_amqp10_error, to_link_fault
+from penstock.protocols.amqp10.transactions import find_transaction
 from penstock.protocols.fragment_poster import FragmentPoster
 from penstock.wire.amqp10.codec import decode_whole
 from penstock.wire.amqp10.errors import (
@@ -33,7 +36,7 @@ from penstock.wire.amqp10.errors import (
     TruncatedValue,
 )
 from penstock.wire.amqp10.message import DATA, FOOTER, MessageHead, read_head, section_at
-from penstock.wire.amqp10.performatives import ACCEPTED, Rejected
+from penstock.wire.amqp10.performatives import ACCEPTED, Rejected, TransactionalState
 
 if TYPE_CHECKING:
     from penstock.broker.contract import Exchange
@@ -50,7 +53,7 @@ MAX_CACHED_ROUTES: Final = 1024
 
 
 class Amqp10Producer(Channel):
-    __slots__ = ("exchange", "incoming_link", "post", "uses_topic_permissions")
+    __slots__ = ("exchange", "incoming_link", "post", "post_run", "uses_topic_permissions")
 
     def __init__(self, incoming_link: IncomingLink, driver: Exchange, exchange: str) -> None:
         super().__init__(incoming_link.terminal.writer, driver)
@@ -60,7 +63,10 @@ class Amqp10Producer(Channel):
             driver.uses_topic_permissions
         )  #: topic permissions apply to routing keys
         self.check_topic = partial(incoming_link.terminal.access.check_topic, "write", exchange)
+        self.confirm_run = incoming_link.terminal.writer.confirm_run
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
+        self.post_run: Callable[[Channel, MessageRun, Sequence[int]], bool]
+        self.post_run = driver.channel_post_run
 
 
 class IncomingLink:
@@ -70,6 +76,8 @@ class IncomingLink:
         "_by_exchange",
         "_producers",
         "_route",
+        "_run",
+        "_run_receipts",
         "known",
         "link",
         "suspended",
@@ -92,6 +100,8 @@ class IncomingLink:
         self._producers: dict[bytes, Amqp10Producer] = {}
         self._addresses: dict[str, LinkAddress] = {}
         self._assembler: DeliveryAssembler | None = None
+        self._run: list[Message] = []  #: not posted yet; all with the same route and flags
+        self._run_receipts: list[int] = []  #: one for each message, or none
         if target is not None:
             self._route = self._route_to(target)
             if self._route is not None:
@@ -175,24 +185,37 @@ class IncomingLink:
 
     def receive(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
         """A delivery, or a transfer of one."""
+        if (
+            delivery.state is None
+            and not more
+            and not delivery.resumed
+            and self._assembler is None
+            and len(payload) <= self.terminal.spool_threshold
+        ):
+            self.publish(delivery, payload)
+            self.replenish_credit()
+            return
+        self.terminal.post_run()
+        if delivery.state is not None and isinstance(delivery.state, TransactionalState):
+            transaction = find_transaction(self.terminal, delivery.state)
+            transaction.receive(self, delivery, payload, more)
+            self.replenish_credit()
+            return
         if delivery.resumed and delivery.tag in self.known:
             if not more:
                 self.known.discard(delivery.tag)
                 delivery.settle(ACCEPTED)
                 self.replenish_credit()
             return
-        if not more and self._assembler is None and len(payload) <= self.terminal.spool_threshold:
-            self.publish(delivery, payload)
-        else:
-            if self._assembler is None:
-                self._assembler = DeliveryAssembler(self, delivery)
-            self._assembler.add(payload, more)
-            if not more:
-                self._assembler = None
+        if self._assembler is None:
+            self._assembler = DeliveryAssembler(self, delivery)
+        self._assembler.add(payload, more)
+        if not more:
+            self._assembler = None
         self.replenish_credit()
 
     def publish(self, delivery: IncomingDelivery, payload: bytes) -> None:
-        """A complete, small delivery."""
+        """A complete, small delivery. It is posted with others like it that follow."""
         receipt = 0
         if not delivery.settled:
             receipt = delivery.id + 1
@@ -200,11 +223,42 @@ class IncomingLink:
         try:
             converted = convert_incoming(payload, time())
             route = self.route_of(converted)
-            self.post(Message(route, converted.header, converted.body, converted.flags), receipt)
+            if route not in self._producers:
+                self.terminal.post_run()
+                self.producer(route)
         except PenstockError as error:
             self.refuse(receipt, error)
             return
-        self.terminal.published += 1
+        flags = converted.flags
+        if receipt:
+            flags |= MANDATORY
+        run = self._run
+        if run and (len(run) == MAX_RUN_MESSAGES or run[0].route != route or run[0].flags != flags):
+            self.terminal.post_run()
+            run = self._run
+        self.terminal.run_link = self
+        run.append(Message(route, converted.header, converted.body, flags))
+        if receipt:
+            self._run_receipts.append(receipt)
+
+    def post_run(self) -> None:
+        """Post the messages that were collected. Raises `LinkFault` if that ends the link."""
+        messages, receipts = self._run, self._run_receipts
+        self._run, self._run_receipts = [], []
+        producer = self._producers.get(messages[0].route) or self.producer(messages[0].route)
+        count = len(messages)
+        if count > 1:
+            run = MessageRun(messages[0].route, messages[0].flags, messages)
+            if producer.post_run(producer, run, receipts):
+                self.terminal.published += count
+                return
+        for message, receipt in zip(messages, receipts or repeat(0), strict=False):
+            try:
+                producer.post(producer, message, receipt)
+            except PenstockError as error:
+                self.refuse(receipt, error)
+            else:
+                self.terminal.published += 1
 
     def receipt(self, delivery: IncomingDelivery) -> int:
         """The receipt to post with; 0 if the client expects no outcome."""

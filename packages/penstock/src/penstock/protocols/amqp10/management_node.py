@@ -8,6 +8,7 @@ requests need the same permissions as in AMQP 0-9-1.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, unquote
@@ -15,6 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote
 from penstock.broker.declarations import properties_key
 from penstock.core.errors import (
     AccessRefused,
+    NotAllowed,
     NotFound,
     PenstockError,
     PreconditionFailed,
@@ -47,6 +49,7 @@ REQUEST_CREDIT: Final = 100
 #: The status of errors; of others 400.
 _STATUS: Final[dict[type[PenstockError], int]] = {
     AccessRefused: 403,
+    NotAllowed: 403,
     NotFound: 404,
     PreconditionFailed: 409,
     ResourceLocked: 409,
@@ -82,13 +85,14 @@ class ManagementResponses:
 class ManagementRequests:
     """The context of the link on which a client sends."""
 
-    __slots__ = ("_parts", "_terminal", "link", "unsettled")
+    __slots__ = ("_parts", "_renewal", "_terminal", "link", "unsettled")
 
     def __init__(self, terminal: Amqp10Terminal, link: ReceiverLink) -> None:
         self._terminal = terminal
         self.link = link
         self.unsettled = 0  #: none: a request is settled when it is complete
         self._parts: list[bytes] = []
+        self._renewal: asyncio.Task[None] | None = None  #: of the credentials
 
     def receive(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
         self._parts.append(payload)
@@ -101,7 +105,31 @@ class ManagementRequests:
         responses = self._paired()
         if not delivery.settled:
             delivery.settle(ACCEPTED)
-        status, body = respond(self._terminal, request)
+        if is_token_request(request):
+            self._renewal = self._terminal.host.kernel.loop.create_task(
+                self._renew(responses, request)
+            )
+        else:
+            self._respond(responses, request, *respond(self._terminal, request))
+        self.replenish_credit()
+
+    async def _renew(self, responses: ManagementResponses, request: Amqp10Message) -> None:
+        """A new token, before the old one expires."""
+        body = request.body.value if isinstance(request.body, AmqpValue) else request.body
+        try:
+            if not isinstance(body, bytes):
+                raise PreconditionFailed("the body should be a token, as binary data")
+            await self._terminal.renew_credential(bytes(body))
+            status, reason = 204, None
+        except PenstockError as error:
+            status, reason = _STATUS.get(type(error), 400), str(error)
+        if responses.link.live:
+            self._respond(responses, request, status, reason)
+            self._terminal.host.kernel.write_batch.flush()
+
+    def _respond(
+        self, responses: ManagementResponses, request: Amqp10Message, status: int, body: Any
+    ) -> None:
         asked = request.properties or Amqp10Properties()
         properties = Amqp10Properties(
             to=asked.reply_to, subject=str(status), correlation_id=asked.message_id
@@ -112,7 +140,6 @@ class ManagementRequests:
             application_properties={"http:response": "1.1"},
         )
         responses.add(encode_message(response))
-        self.replenish_credit()
 
     def _paired(self) -> ManagementResponses:
         for link in self.link.session.links:
@@ -142,6 +169,11 @@ def _in_order(payload: bytes) -> bytes:
         at = stop
     sections.sort(key=lambda section: section[0])
     return b"".join(content for _, content in sections)
+
+
+def is_token_request(request: Amqp10Message) -> bool:
+    properties = request.properties or Amqp10Properties()
+    return (properties.subject, properties.to) == ("PUT", "/auth/tokens")
 
 
 def respond(terminal: Amqp10Terminal, request: Amqp10Message) -> Response:

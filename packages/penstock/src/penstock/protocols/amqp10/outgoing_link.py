@@ -51,13 +51,15 @@ class OutgoingLink(Channel):
         self.queue = queue
         self.arguments: dict[str, Any] = {}
         self.ends: str | None = (
-            None  #: when its queue is deleted with it: "detach", "close" or "empty"
+            None  #: when its queue is deleted with it: "detach", "close", "empty" or "reply"
         )
         self.open: dict[OutgoingDelivery, None] = {}  #: deliveries without an outcome
         self.sending: LargeDelivery | None = None  #: a large message
         #: Deliveries from before an interruption: tag, delivery, state at the client.
         self.resuming: deque[tuple[int, Delivery, DeliveryState | None]] = deque()
         self._stream = stream
+        if not stream:
+            self.forward_run = writer.forward_run
 
     # Credit.
 

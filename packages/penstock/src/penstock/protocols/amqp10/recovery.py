@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.amqp10.incoming_link import IncomingLink
 from penstock.protocols.amqp10.outgoing_link import OutgoingLink
+from penstock.protocols.amqp10.transactions import CoordinatorLink
 from penstock.wire.amqp10.errors import DecodeError
 from penstock.wire.amqp10.performatives import (
     ACCEPTED,
@@ -161,6 +162,8 @@ class SuspendedLinks:
         context, link.context = link.context, None
         if isinstance(context, IncomingLink):
             self._end_incoming_link(context, event)
+        elif isinstance(context, CoordinatorLink):
+            context.end()
         elif isinstance(context, OutgoingLink):
             self._terminal.writer.remove(context)
             self._end_outgoing_link(context, event)
@@ -184,6 +187,8 @@ class SuspendedLinks:
                 self._suspend(link, suspended, source, seconds)
         outgoing_link.end()
         vhost = self._terminal.vhost
+        if outgoing_link.ends == "reply":
+            vhost.replies.pop(outgoing_link.queue, None)
         queue = vhost.queues.get(outgoing_link.queue)
         if queue is not None and (
             outgoing_link.ends == "detach"

@@ -1,11 +1,12 @@
 """SASL authentication against the broker's users: PLAIN, ANONYMOUS if it is allowed, and EXTERNAL
-by the common name of a verified client certificate."""
+by the user name in a verified client certificate."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from penstock.core.client_certificate import certificate_login
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.wire.amqp10.sasl import ANONYMOUS, EXTERNAL, PLAIN, SaslServer, decode_plain_response
@@ -22,7 +23,8 @@ class BrokerAuthenticator:
 
     def __init__(self, terminal: Amqp10Terminal) -> None:
         self._terminal = terminal
-        self._identity = _common_name(terminal.transport.get_extra_info("peercert"))
+        tls = terminal.host.kernel.settings.tls
+        self._identity = certificate_login(terminal.transport, tls)
         self._task: asyncio.Task[None] | None = None
         self.user: User | None = None  #: once authenticated
         self.opening = SaslServer(terminal.connection, self)
@@ -52,7 +54,7 @@ class BrokerAuthenticator:
                 name = host.kernel.settings.anonymous_user
                 self.user = host.users.anonymous(name, address=self._terminal.peer[0])
             else:
-                self.user = host.users.get(self._identity)
+                self.user = host.users.certified(self._identity, address=self._terminal.peer[0])
         except PenstockError:
             self._reject(mechanism)
             return
@@ -90,11 +92,3 @@ class BrokerAuthenticator:
         if self._task is not None:
             self._task.cancel()
         del self.opening  # a reference cycle
-
-
-def _common_name(certificate: Any) -> str:
-    for part in (certificate or {}).get("subject", ()):
-        for name, value in part:
-            if name == "commonName":
-                return str(value)
-    return ""

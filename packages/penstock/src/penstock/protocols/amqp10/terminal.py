@@ -19,7 +19,13 @@ from penstock.broker.connection_registry import (
 from penstock.broker.flow_control import ReadFlowControl
 from penstock.broker.host import Host
 from penstock.broker.users import AccessControl
-from penstock.core.errors import ConnectionForced, NotAllowed, NotFound, PenstockError
+from penstock.core.errors import (
+    AccessRefused,
+    ConnectionForced,
+    NotAllowed,
+    NotFound,
+    PenstockError,
+)
 from penstock.core.logs import get_logger
 from penstock.protocols.amqp10.attach import attach_incoming_link, attach_outgoing_link
 from penstock.protocols.amqp10.errors import to_amqp10_error, to_link_fault
@@ -28,6 +34,11 @@ from penstock.protocols.amqp10.management_node import ManagementRequests, Manage
 from penstock.protocols.amqp10.outgoing_link import OutgoingLink
 from penstock.protocols.amqp10.recovery import CLOSED, FORCED, LinkRecovery, SuspendedLinks
 from penstock.protocols.amqp10.sasl import BrokerAuthenticator
+from penstock.protocols.amqp10.transactions import (
+    Amqp10Transaction,
+    CoordinatorLink,
+    find_transaction,
+)
 from penstock.protocols.amqp10.writer import Amqp10Writer, EncodedMessageCache
 from penstock.protocols.connection import (
     CLOSE_SECONDS,
@@ -37,6 +48,7 @@ from penstock.protocols.connection import (
     describe_connection,
     describe_consumer,
     finish_read,
+    renewed_user,
 )
 from penstock.protocols.heartbeats import HeartbeatTimer
 from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES
@@ -50,6 +62,7 @@ from penstock.wire.amqp10.performatives import (
     MIXED,
     SECOND,
     SESSION_END,
+    TransactionalState,
 )
 from penstock.wire.amqp10.values import Symbol
 
@@ -103,14 +116,17 @@ class Amqp10Terminal(asyncio.Protocol):
         "heartbeats",
         "host",
         "name",
+        "next_transaction",
         "opened",
         "output",
         "peer",
         "published",
+        "run_link",
         "service",
         "spool_threshold",
         "suspended_links",
         "tls",
+        "transactions",
         "transport",
         "vhost",
         "writer",
@@ -138,8 +154,11 @@ class Amqp10Terminal(asyncio.Protocol):
         self.output = self.writer.output
         self.heartbeats = HeartbeatTimer(self, HEARTBEAT_FRAME, MISSED_HALF_INTERVALS)
         self.suspended_links = SuspendedLinks(self)
+        self.transactions: dict[bytes, Amqp10Transaction] = {}  #: not discharged, by id
+        self.next_transaction = 0
         self.name = ""
         self.published = 0
+        self.run_link: IncomingLink | None = None  #: has collected messages and not posted them
         self.opened = False
         self.closing = False
         self._permissions = host.users.version
@@ -163,19 +182,28 @@ class Amqp10Terminal(asyncio.Protocol):
         published = self.published
         if self._permissions != self.host.users.version:
             self._permissions = self.host.users.version
-            for link in self._links():
-                if isinstance(link.context, IncomingLink):
-                    link.context.clear_producers()  # permissions are checked again
+            self._forget_permissions()
         try:
             self.connection.receive(data)
         except Exception as error:
             fault = to_amqp10_error(error)
             self.connection.fail(ConnectionFault(fault.condition, fault.description or ""))
+        self.post_run()
         writer = self.writer
         if writer.awaiting_credit or writer.acknowledged:
             writer.request()
         finish_read(self, len(data), published)
         self._write_batch.flush()
+
+    def post_run(self) -> None:
+        """Post the messages that a link has collected: something else follows them."""
+        incoming_link = self.run_link
+        if incoming_link is not None:
+            self.run_link = None
+            try:
+                incoming_link.post_run()
+            except LinkFault as fault:
+                incoming_link.link.session.fail(incoming_link.link, fault)
 
     def post_partial_buckets(self) -> None:
         for link in self._links():
@@ -207,6 +235,7 @@ class Amqp10Terminal(asyncio.Protocol):
         del self.flow_control, self.writer, self.suspended_links
 
     def _end_links(self) -> None:
+        self.post_run()
         for link in self._links():
             self.suspended_links.end(link, CONNECTION_CLOSE)
         self.suspended_links.limit(CONNECTION_CLOSE)
@@ -250,6 +279,7 @@ class Amqp10Terminal(asyncio.Protocol):
         self.vhost = vhost
         self.access = AccessControl(host.users, user, vhost.name)
         self.opened = True
+        host.credential_expiry.watch(self, user, host.kernel.loop)
         self.host.connection_limiter.mark_authenticated(self.transport)
         product = {Symbol(key): str(value) for key, value in host.product.items()}
         self.connection.open(
@@ -279,6 +309,7 @@ class Amqp10Terminal(asyncio.Protocol):
         """The engine manages sessions."""
 
     def on_end(self, session: Amqp10Session, error: Amqp10Error | None) -> None:
+        self.post_run()
         for link in session.links:
             self.suspended_links.end(link, SESSION_END)
         self.suspended_links.limit(SESSION_END, session)
@@ -287,6 +318,7 @@ class Amqp10Terminal(asyncio.Protocol):
 
     def on_attach(self, link: LinkEndpoint) -> None:
         assert link.remote is not None
+        self.post_run()
         modes = (link.remote.snd_settle_mode, link.remote.rcv_settle_mode)
         if modes[0] > MIXED or modes[1] > SECOND:
             raise LinkFault(INVALID_FIELD, f"invalid settle modes (sender, receiver): {modes}")
@@ -299,6 +331,7 @@ class Amqp10Terminal(asyncio.Protocol):
             raise to_link_fault(error) from error
 
     def on_detach(self, link: LinkEndpoint, closed: bool, error: Amqp10Error | None) -> None:
+        self.post_run()
         self.suspended_links.end(link, CLOSED if closed else LINK_DETACH)
 
     def end_link(self, link: LinkEndpoint, error: Amqp10Error) -> None:
@@ -325,16 +358,34 @@ class Amqp10Terminal(asyncio.Protocol):
     # Events of the engine: deliveries.
 
     def on_transfer(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
-        incoming_link: IncomingLink | ManagementRequests = delivery.link.context
+        incoming_link: IncomingLink | ManagementRequests | CoordinatorLink = delivery.link.context
+        if self.run_link is not None and self.run_link is not incoming_link:
+            self.post_run()
         incoming_link.receive(delivery, payload, more)
 
     def on_abort(self, delivery: IncomingDelivery) -> None:
-        incoming_link: IncomingLink | ManagementRequests = delivery.link.context
+        incoming_link: IncomingLink | ManagementRequests | CoordinatorLink = delivery.link.context
+        self.post_run()
+        if isinstance(delivery.state, TransactionalState):
+            transaction = self.transactions.get(delivery.state.txn_id)
+            if transaction is not None:
+                transaction.abandon(delivery)
         incoming_link.abandon()
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
+        if self.run_link is not None:
+            self.post_run()
         outgoing_link = delivery.link.context
         if isinstance(outgoing_link, OutgoingLink) and delivery in outgoing_link.open:
+            state = delivery.state
+            if isinstance(state, TransactionalState):
+                try:
+                    transaction = find_transaction(self, state)
+                except LinkFault as fault:
+                    self.end_link(delivery.link, to_amqp10_error(fault))
+                else:
+                    transaction.retire(outgoing_link, delivery, state.outcome)
+                return
             del outgoing_link.open[delivery]
             outgoing_link.settle(delivery.context, delivery.state)
 
@@ -368,15 +419,32 @@ class Amqp10Terminal(asyncio.Protocol):
             self.flow_control.alarms_changed()
 
     def end(self, reason: str) -> None:
+        self._close(ConnectionForced(reason))
+
+    def _close(self, error: PenstockError) -> None:
         if self.connection.opening is not None:
             self.transport.abort()
             return
-        self.connection.close(to_amqp10_error(ConnectionForced(reason)))
+        self.connection.close(to_amqp10_error(error))
         self._await_close()
         self._write_batch.flush()
 
     def abort(self) -> None:
         self.transport.abort()
+
+    def credential_expired(self) -> None:
+        self._close(AccessRefused("credential expired"))
+
+    async def renew_credential(self, token: bytes) -> None:
+        """Continue with the permissions of a new token."""
+        self.access.user = await renewed_user(self, token)
+        if not self.closing:
+            self._forget_permissions()
+
+    def _forget_permissions(self) -> None:
+        for link in self._links():
+            if isinstance(link.context, IncomingLink):
+                link.context.clear_producers()  # permissions are checked again
 
     # Management.
 

@@ -7,9 +7,11 @@ sent one fragment at a time, the next when the previous one was flushed; other l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.broker.contract import Channel, Delivery, Fragment, Message
+from penstock.broker.message_run import MessageRun
 from penstock.core.errors import NoRoute, NotFound
 from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
 from penstock.protocols.amqp10.errors import to_amqp10_error
@@ -100,6 +102,38 @@ class Amqp10Writer:
             incoming_link.suspended.confirm(receipt)
             return
         self._confirms.add(incoming_link.link.session, receipt - 1)
+        self.output.schedule()
+
+    def forward_run(
+        self, channel: Channel, run: MessageRun, deliveries: list[Delivery] | None, packet_id: int
+    ) -> bool:
+        outgoing_link = cast(OutgoingLink, channel)
+        link = outgoing_link.link
+        if outgoing_link.presettled is not (deliveries is None):
+            return False
+        sent = link.send_run(encode_run(run), deliveries)
+        if not sent:
+            return False
+        if deliveries is not None:
+            outgoing_link.open.update(dict.fromkeys(sent))
+        output = self.output
+        output.delivered += len(sent)
+        if link.session.waits:
+            self.request_session(link.session)
+        if (
+            self._terminal.connection.out_bytes > WRITE_HIGH_WATER_BYTES
+            and not output.write_blocked
+        ):
+            output.block()
+        return True
+
+    def confirm_run(self, channel: Channel, receipts: Sequence[int]) -> None:
+        incoming_link = cast(Amqp10Producer, channel).incoming_link
+        if incoming_link.suspended is not None:  # the client is disconnected
+            for receipt in receipts:
+                incoming_link.suspended.confirm(receipt)
+            return
+        self._confirms.add_run(incoming_link.link.session, [receipt - 1 for receipt in receipts])
         self.output.schedule()
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
@@ -311,6 +345,9 @@ class DispositionBatch:
         else:
             numbers.append(number)
 
+    def add_run(self, session: Amqp10Session, numbers: list[int]) -> None:
+        self.waiting.setdefault(session, []).extend(numbers)
+
     def write(self) -> int:
         """Returns the number of accepted deliveries."""
         waiting, self.waiting = self.waiting, {}
@@ -374,3 +411,17 @@ class EncodedMessageCache:
             self._payload = before + message.body + after
             self._message = message
         return self._payload
+
+
+def encode_run(run: MessageRun) -> list[bytes]:
+    """The messages of a run, as payloads. Those without properties differ in their bodies only."""
+    header = before = b""
+    payloads = []
+    for message in run.messages:
+        if message.header != header or message.header[12:14] not in (b"\x10\x00", b"\x00\x00"):
+            header = message.header
+            before, after = convert_outgoing(message)
+            payloads.append(before + message.body + after)
+        else:
+            payloads.append(before + message.body)
+    return payloads

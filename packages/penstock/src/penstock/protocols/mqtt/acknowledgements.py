@@ -8,11 +8,12 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.core.errors import NoRoute
+from penstock.core.errors import NoRoute, SchemaViolation
 from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC
-from penstock.wire.mqtt.packets import encode_acknowledgement
+from penstock.wire.mqtt.packets import encode_acknowledgement, encode_pubacks
 from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class PublishAcknowledgements:
         "_last_silent",
         "_limit",
         "_pending_qos2",
+        "_posting_run",
         "_producer",
         "_retaining",
         "_terminal",
@@ -53,12 +55,14 @@ class PublishAcknowledgements:
         self._producer: Channel
         self._limit = 0  # of unacknowledged publications
         self._unacked_qos1 = 0
-        self._unacked_qos2: set[int] = set()
+        self._unacked_qos2: dict[int, None] = {}  # packet ids; a set is three times as large
         self._pending_qos2: PendingQos2 | None = None
         self._last_silent = 0  # number of the last receipt that is not acknowledged
         self._deferred = 0  # acknowledgements that wait for the disk; later ones wait behind them
-        self._failure_reasons: dict[int, tuple[ReasonCode, str]] = {}  # by receipt, of those
+        #: By receipt, of those. Created when it is needed: most connections have none.
+        self._failure_reasons: dict[int, tuple[ReasonCode, str]] | None = None
         self._retaining: dict[int, Message] | None = None  # large messages to retain, by receipt
+        self._posting_run = False  # the messages of a run
         self.posting = 0  #: the receipt of the message that is being posted
 
     def open(self, producer: Channel, limit: int) -> None:
@@ -116,8 +120,24 @@ class PublishAcknowledgements:
         self.posting = 0
         self._deferred += 1
 
+    def begin_run(self, count: int) -> bool:
+        """Before a run of QoS 1 is posted; returns whether the client may send so many."""
+        unacked = self._unacked_qos1 + len(self._unacked_qos2) + count
+        if unacked > self._limit and self._terminal.version == 5:
+            return False
+        self._unacked_qos1 += count
+        self._posting_run = True
+        return True
+
+    def end_run(self, count: int, posted: bool) -> None:
+        if not posted:
+            self._unacked_qos1 -= count
+        elif self._posting_run:  # it waits for the disk
+            self._deferred += count
+        self._posting_run = False
+
     def _add_qos2(self, packet_id: int) -> None:
-        self._unacked_qos2.add(packet_id)
+        self._unacked_qos2[packet_id] = None
         self._check_limit()
 
     def _check_limit(self) -> None:
@@ -151,7 +171,7 @@ class PublishAcknowledgements:
         """PUBREL: the client may use the packet id again."""
         terminal = self._terminal
         session = terminal.session
-        self._unacked_qos2.discard(packet_id)
+        self._unacked_qos2.pop(packet_id, None)
         reason = ReasonCode.SUCCESS
         if session is not None and packet_id in session.received:
             session.release_received(packet_id)
@@ -176,9 +196,27 @@ class PublishAcknowledgements:
         elif receipt >= RETAINED_FLAG:
             self._complete(receipt)
         else:
-            self._acknowledge(
-                receipt, *self._failure_reasons.pop(receipt, (ReasonCode.SUCCESS, ""))
-            )
+            success = (ReasonCode.SUCCESS, "")
+            reasons = self._failure_reasons or {}
+            self._acknowledge(receipt, *reasons.pop(receipt, success))
+
+    def confirmed_run(self, channel: Channel, receipts: Sequence[int]) -> None:
+        """All messages of a run are confirmed."""
+        if self._posting_run:  # immediately, but acknowledgements keep the order
+            self._posting_run = False
+            if self._deferred:
+                self._deferred += len(receipts)
+                self._terminal.host.kernel.committer.wait(channel, receipts)
+                return
+        else:
+            self._deferred -= len(receipts)
+        if self._failure_reasons:
+            for receipt in receipts:
+                self._acknowledge(receipt, ReasonCode.SUCCESS, "")
+        else:
+            self._unacked_qos1 -= len(receipts)
+            self._terminal.host.kernel.metrics.confirmed += len(receipts)
+            self._terminal.writer.send(encode_pubacks(receipts))
 
     def _defer(self, receipt: int) -> None:
         """Acknowledge when everything so far is on disk."""
@@ -214,7 +252,9 @@ class PublishAcknowledgements:
             if receipt & LARGE_QOS2_FLAG:
                 self._pending_qos2 = None  # the packet id is free
             if not receipt & NO_REPLY_FLAG:
-                self.settle(receipt & 0x1FFFF, ReasonCode.QUOTA_EXCEEDED, str(error))
+                invalid = isinstance(error, SchemaViolation)
+                reason = ReasonCode.PAYLOAD_FORMAT_INVALID if invalid else ReasonCode.QUOTA_EXCEEDED
+                self.settle(receipt & 0x1FFFF, reason, str(error))
 
     def refuse(self, qos: int, packet_id: int, reason: ReasonCode, text: str) -> None:
         """At QoS 0 there is no acknowledgement to refuse it with."""
@@ -229,6 +269,8 @@ class PublishAcknowledgements:
         else:
             self._deferred -= 1
         if self._deferred:
+            if self._failure_reasons is None:
+                self._failure_reasons = {}
             self._failure_reasons[receipt] = (reason, text)
             self._defer(receipt)
         else:
@@ -246,7 +288,7 @@ class PublishAcknowledgements:
             terminal.fail(MqttError(reason, text))
             return
         elif kind == PUBREC:
-            self._unacked_qos2.discard(packet_id)
+            self._unacked_qos2.pop(packet_id, None)
             if terminal.session is not None:
                 terminal.session.release_received(packet_id)
         properties = terminal.reason_properties(text) if text else None

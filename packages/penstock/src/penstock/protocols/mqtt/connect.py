@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.broker.user import User
 from penstock.core.addresses import is_loopback
 from penstock.core.basic_properties import SHORTSTR_MAX
+from penstock.core.client_certificate import certificate_login
 from penstock.core.errors import AuthenticationFailed, NotAllowed
 from penstock.protocols.connection import check_connection_limits
 from penstock.protocols.mqtt.sessions import MqttAccess, WillMessage
@@ -81,12 +82,16 @@ class ConnectHandler:
         terminal.host.kernel.write_batch.flush()
 
     async def _identify(self, request: ConnectPacket) -> tuple[VirtualHost, User]:
-        """The virtual host and the user; a user name may be `vhost:user`."""
+        """The virtual host and the user; a user name may be `vhost:user`. Without a user name, the
+        user is that of the client certificate, or anonymous."""
         host = self._terminal.host
         settings = host.kernel.settings
         address = self._terminal.peer[0]
         name, vhost = request.username, settings.default_vhost
-        if name is None:
+        certified = certificate_login(self._terminal.transport, settings.tls)
+        if name is None and certified:
+            user = host.users.certified(certified, address=address)
+        elif name is None:
             if not self._may_be_anonymous(address):
                 raise MqttError(
                     ReasonCode.NOT_AUTHORIZED, "a user name and a password are required"

@@ -18,7 +18,7 @@ import contextlib
 from datetime import datetime
 from typing import Any, Final
 
-from penstock.broker.contract import EXACTLY_ONCE, EXPIRES, PERSISTENT, Message
+from penstock.broker.contract import EXACTLY_ONCE, EXPIRES, PERSISTENT, SENDER_SELECTED, Message
 from penstock.core.basic_properties import (
     MINIMAL_HEADER_TAILS,
     SHORTSTR_MAX,
@@ -47,12 +47,23 @@ _RESERVED: Final = frozenset({PROPERTIES_HEADER, REPLY_TO_HEADER, CORRELATION_HE
 #: Properties of the connection or of the subscription.
 _NOT_FORWARDED: Final = (MqttProperty.TOPIC_ALIAS, MqttProperty.SUBSCRIPTION_IDENTIFIER)
 
+#: User properties that delay a message.
+_DELIVERY: Final = "x-opt-delivery-"
+DELAY_PROPERTY: Final = "x-opt-delivery-delay"
+#: `$delayed/SECONDS/TOPIC` delays a message of a client that has no user properties.
+DELAYED_TOPIC_PREFIX: Final = b"$delayed/"
+
 _FLAGS: Final = (0, PERSISTENT, PERSISTENT | EXACTLY_ONCE)
 
 
 def message_flags(qos: int, properties: MqttProperties) -> int:
-    expires = EXPIRES if MqttProperty.MESSAGE_EXPIRY in properties else 0
-    return _FLAGS[qos] | expires
+    if not properties:
+        return _FLAGS[qos]
+    flags = EXPIRES if MqttProperty.MESSAGE_EXPIRY in properties else 0
+    pairs = properties.get(MqttProperty.USER_PROPERTY, ())
+    if any(name.startswith(_DELIVERY) for name, _ in pairs):
+        flags |= SENDER_SELECTED  # the exchange has to read the headers
+    return _FLAGS[qos] | flags
 
 
 def encode_content_header(properties: MqttProperties, qos: int, size: int) -> bytes:
@@ -201,6 +212,21 @@ def _short_text(data: bytes) -> str | None:
 
 def _bytes(value: bytes | bytearray | str) -> bytes:
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)
+
+
+def split_delayed_topic(topic: bytes, properties: MqttProperties) -> tuple[bytes, MqttProperties]:
+    """The topic behind `$delayed/SECONDS/`, and the properties with the delay."""
+    seconds, _, rest = topic.removeprefix(DELAYED_TOPIC_PREFIX).partition(b"/")
+    if not seconds.isdigit() or len(seconds) > 10 or not rest:
+        raise MqttError(
+            ReasonCode.TOPIC_NAME_INVALID,
+            f"{topic[:80].decode('utf-8', 'replace')!r}: $delayed/SECONDS/TOPIC is expected",
+        )
+    if not int(seconds):
+        return rest, properties
+    pairs = properties.get(MqttProperty.USER_PROPERTY, [])
+    delay = (DELAY_PROPERTY, str(int(seconds) * 1000))
+    return rest, {**properties, MqttProperty.USER_PROPERTY: [*pairs, delay]}
 
 
 def decode_publish_properties(properties: bytes) -> MqttProperties:

@@ -6,11 +6,13 @@ is cached, takes the fast path. Acknowledgements to the publisher are `acknowled
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import LOGGED, MANDATORY, RETAIN, Channel, Message
+from penstock.broker.message_run import MessageRun
 from penstock.core.basic_properties import SHORTSTR_MAX, encode_minimal_header, encode_shortstr
-from penstock.core.errors import AccessRefused, PreconditionFailed
+from penstock.core.errors import AccessRefused, PreconditionFailed, SchemaViolation
 from penstock.core.logs import get_logger
 from penstock.protocols.fragment_poster import FragmentPoster
 from penstock.protocols.mqtt.acknowledgements import RETAINED_FLAG, PublishAcknowledgements
@@ -20,9 +22,11 @@ from penstock.protocols.mqtt.content_topics import (
     is_publication_text,
 )
 from penstock.protocols.mqtt.conversion import (
+    DELAYED_TOPIC_PREFIX,
     decode_publish_properties,
     encode_content_header,
     message_flags,
+    split_delayed_topic,
 )
 from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.wire.mqtt.packets import encode_acknowledgement
@@ -73,6 +77,7 @@ class PublishHandler:
         self._exchange = exchange
         self._routes.exchange = exchange.name
         self._producer = Channel(self._terminal.writer, exchange)
+        self._producer.confirm_run = self.acknowledgements.confirmed_run
         limit = self._terminal.host.kernel.settings.mqtt.receive_maximum
         self.acknowledgements.open(self._producer, limit)
         exchange.channel_open(self._producer, {})
@@ -82,6 +87,7 @@ class PublishHandler:
             self._large.abandon()
             self._large = None
         self.acknowledgements.close()
+        self._producer.confirm_run = None  # it would keep this connection alive
         self._exchange.channel_close(self._producer)
         if self._content is not None:
             self._content.close()
@@ -106,6 +112,9 @@ class PublishHandler:
             if is_content_topic(topic):
                 self._publish_content(first, topic, packet_id, {}, payload)
                 return
+            if topic.startswith(DELAYED_TOPIC_PREFIX):
+                self._publish_with_properties(first, topic, packet_id, properties, payload)
+                return
             route = self._routes.find(topic)
             if route is None:
                 self._forbid(first, packet_id, topic)
@@ -123,7 +132,47 @@ class PublishHandler:
             session = self._terminal.session
             if session is not None and session.no_local:
                 session.own_message = message
-            self._exchange.channel_post(self._producer, message, 0)
+            try:
+                self._exchange.channel_post(self._producer, message, 0)
+            except SchemaViolation as error:  # at QoS 0 there is nothing to refuse it with
+                _log.info("publication refused", connection=self._terminal.name, error=str(error))
+
+    def on_publish_run(
+        self, first: int, topic: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> None:
+        route = self._known.get(topic)
+        if route is None or not self._publish_run(first >> 1 & 3, route, numbers, payloads):
+            for number, payload in zip(numbers, payloads, strict=True):
+                self.on_publish(first, topic, number, b"", payload)
+
+    def _publish_run(
+        self, qos: int, route: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> bool:
+        """Returns whether the messages could be posted together."""
+        terminal, headers = self._terminal, self._headers
+        acknowledgements = self.acknowledgements
+        if terminal.session is not None and terminal.session.no_local:
+            return False
+        flags = message_flags(qos, {})
+        if qos and terminal.version == 5:
+            flags |= MANDATORY
+        persistent = int(qos > 0)
+        messages = []
+        for payload in payloads:
+            size = len(payload)
+            header = headers.get(size << 1 | persistent) or self._header(qos, size)
+            messages.append(Message(route, header, payload, flags))
+        run = MessageRun(route, flags, messages)
+        if not qos:
+            posted = self._exchange.channel_post_run(self._producer, run)
+        elif acknowledgements.begin_run(len(numbers)):
+            posted = self._exchange.channel_post_run(self._producer, run, numbers)
+            acknowledgements.end_run(len(numbers), posted)
+        else:
+            posted = False
+        if posted:
+            terminal.published += len(messages)
+        return posted
 
     def on_large_publish(
         self, first: int, topic: bytes, packet_id: int, properties: bytes, size: int
@@ -132,6 +181,8 @@ class PublishHandler:
             raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
         decoded = decode_publish_properties(properties) if properties else {}
         topic = self._routes.resolve_alias(topic, decoded)
+        if topic.startswith(DELAYED_TOPIC_PREFIX):
+            topic, decoded = split_delayed_topic(topic, decoded)
         qos = first >> 1 & 3
         content = self._content_publisher() if is_content_topic(topic) else None
         channel = self._producer if content is None else content.channel
@@ -185,7 +236,12 @@ class PublishHandler:
                     encode_acknowledgement(PUBREL, packet_id, unknown, version=terminal.version)
                 )
             return
-        if kind == PUBACK if entry.qos == 1 else kind == PUBCOMP and entry.released:
+        if isinstance(entry, Message):
+            if kind != PUBACK:
+                raise wrong_acknowledgement(packet_id, kind)
+            del session.inflight[packet_id]
+            terminal.acknowledged += 1
+        elif kind == PUBACK if entry.qos == 1 else kind == PUBCOMP and entry.released:
             session.channel_confirm(channel, entry)
             terminal.acknowledged += 1
         elif kind == PUBREC and entry.qos == 2:
@@ -197,10 +253,17 @@ class PublishHandler:
                 session.channel_confirm(channel, entry)
             terminal.send(encode_acknowledgement(PUBREL, packet_id, version=terminal.version))
         else:
-            raise MqttError(
-                ReasonCode.PROTOCOL_ERROR,
-                f"packet {packet_id} was acknowledged by the wrong packet type {kind}",
-            )
+            raise wrong_acknowledgement(packet_id, kind)
+
+    def on_pubacks(self, numbers: Sequence[int]) -> None:
+        terminal = self._terminal
+        inflight = terminal.session.inflight if terminal.session is not None else {}
+        for number in numbers:
+            if type(inflight.get(number)) is Message:
+                del inflight[number]
+                terminal.acknowledged += 1
+            else:
+                self.on_acknowledgement(PUBACK, number, 0, b"")
 
     def on_packet(self, kind: int, flags: int, body: bytes) -> None:
         self._terminal.on_packet(kind, body)
@@ -259,6 +322,8 @@ class PublishHandler:
         if is_content_topic(topic):
             self._publish_content(first, topic, packet_id, decoded, payload)
             return
+        if topic.startswith(DELAYED_TOPIC_PREFIX):
+            topic, decoded = split_delayed_topic(topic, decoded)
         route = self._routes.of(topic)
         if route is None:
             self._forbid(first, packet_id, topic)
@@ -315,7 +380,10 @@ class PublishHandler:
         if session is not None and session.no_local:
             session.own_message = message
         acknowledgements.posting = receipt
-        channel.driver.channel_post(channel, message, receipt)
+        try:
+            channel.driver.channel_post(channel, message, receipt)
+        except SchemaViolation as error:
+            _log.info("publication refused", connection=self._terminal.name, error=str(error))
         if acknowledgements.posting:
             acknowledgements.defer_posted()
         if qos == 2:
@@ -333,6 +401,13 @@ class PublishHandler:
         self.acknowledgements.refuse(first >> 1 & 3, packet_id, code, reason)
 
 
+def wrong_acknowledgement(packet_id: int, kind: int) -> MqttError:
+    return MqttError(
+        ReasonCode.PROTOCOL_ERROR,
+        f"packet {packet_id} was acknowledged by the wrong packet type {kind}",
+    )
+
+
 #: Topics whose routes are cached.
 MAX_CACHED_ROUTES: Final = 1024
 
@@ -344,7 +419,7 @@ class TopicRoutes:
 
     def __init__(self, terminal: MqttTerminal) -> None:
         self._terminal = terminal
-        self._aliases: dict[int, bytes] = {}
+        self._aliases: dict[int, bytes] | None = None  # few clients use them
         self.exchange = ""
         self.known: dict[bytes, bytes] = {}  #: routes by topic, of permitted topics
 
@@ -360,9 +435,11 @@ class TopicRoutes:
                 ReasonCode.TOPIC_ALIAS_INVALID, f"topic alias {alias} is not between 1 and {limit}"
             )
         if topic:
+            if self._aliases is None:
+                self._aliases = {}
             self._aliases[alias] = topic
             return topic
-        known = self._aliases.get(alias)
+        known = self._aliases.get(alias) if self._aliases is not None else None
         if known is None:
             raise MqttError(ReasonCode.PROTOCOL_ERROR, f"topic alias {alias} was not set")
         return known

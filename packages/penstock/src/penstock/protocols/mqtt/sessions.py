@@ -152,8 +152,16 @@ class MqttSessionRegistry:
             terminal.session = self._declare(client_id, durable=True)
         if terminal.expiry or session is not None:
             will = terminal.will.packed() if terminal.will is not None else None
-            user = terminal.access.user.name
-            self._put(client_id, user=user, expiry=terminal.expiry, left=None, will=will)
+            user = terminal.access.user
+            origin = {"origin": user.origin} if user.origin else {}
+            self._put(
+                client_id,
+                user=user.name,
+                expiry=terminal.expiry,
+                left=None,
+                will=will,
+                **origin,
+            )
         self.clients[client_id] = terminal
         return session is not None
 
@@ -178,7 +186,7 @@ class MqttSessionRegistry:
         will = terminal.will
         if not terminal.expiry:
             if will is not None:
-                self._publish_will(client_id, terminal.access.user.name, will)
+                self._publish_will(client_id, terminal.access.user, will)
             self._end(client_id)
             return
         self._put(client_id, left=time.time(), expiry=terminal.expiry)
@@ -199,7 +207,7 @@ class MqttSessionRegistry:
         else:
             self._put(client_id, will=None)
             if will is not None:
-                self._publish_will(client_id, self._records[client_id]["user"], will)
+                self._publish_will(client_id, self._owner(client_id), will)
 
     def _publish_delayed(self, client_id: str) -> None:
         waiting = self._wills.pop(client_id, None)
@@ -207,16 +215,23 @@ class MqttSessionRegistry:
             will, timer = waiting
             timer.cancel()
             self._put(client_id, will=None)
-            self._publish_will(client_id, self._records[client_id]["user"], will)
+            self._publish_will(client_id, self._owner(client_id), will)
 
-    def _publish_will(self, client_id: str, user: str, will: WillMessage) -> None:
-        """Publish, if the permissions of the user still allow it."""
+    def _owner(self, client_id: str) -> User:
+        record = self._records[client_id]
+        return User(record["user"], origin=record.get("origin", ""))
+
+    def _publish_will(self, client_id: str, user: User, will: WillMessage) -> None:
+        """Publish, if the permissions of the user still allow it. Those of a user that is not in
+        the users file were checked by CONNECT, and are not known any more."""
         exchange, key = will.message.exchange, will.message.routing_key
-        access = MqttAccess(self._users, User(user), self.vhost.name, exchange, client_id)
-        if access.may_publish(key):
+        access = MqttAccess(self._users, user, self.vhost.name, exchange, client_id)
+        if user.origin or access.may_publish(key):
             will.publish(self.vhost)
         else:
-            _log.warning("will message refused", client_id=client_id, user=user, routing_key=key)
+            _log.warning(
+                "will message refused", client_id=client_id, user=user.name, routing_key=key
+            )
 
     def _stop_expiry(self, client_id: str) -> None:
         timer = self._expiries.pop(client_id, None)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import TopicSubscription
 from penstock.core.basic_properties import SHORTSTR_MAX
-from penstock.core.errors import PenstockError
+from penstock.core.errors import AccessRefused, PenstockError, Unsupported
 from penstock.core.logs import get_logger
 from penstock.protocols.mqtt.content_topics import subscribe_to_content, unsubscribe_from_content
+from penstock.protocols.mqtt.history import HistoryRequest
 from penstock.protocols.mqtt.sessions import SYS_EXCHANGE
 from penstock.wire.mqtt import packets
 from penstock.wire.mqtt.packets import (
@@ -41,13 +42,19 @@ def handle_subscribe(terminal: MqttTerminal, body: bytes) -> None:
     reasons: list[int] = []
     wants_retained: list[TopicSubscription] = []
     errors: list[str] = []
+    user_properties = properties.get(MqttProperty.USER_PROPERTY, ())
+    history = HistoryRequest.of(terminal, dict(user_properties)) if user_properties else None
     for request in requests:
-        reasons.append(_add_subscription(terminal, request, identifier, wants_retained, errors))
+        reasons.append(
+            _add_subscription(terminal, request, identifier, wants_retained, errors, history)
+        )
     reason_properties = terminal.reason_properties("; ".join(errors)) if errors else None
     terminal.send(encode_suback(terminal.version, packet_id, reasons, reason_properties))
+    for messages, subscription in history.found if history is not None else ():
+        terminal.need_session().deliver_past(messages, subscription)
     for subscription in wants_retained:
-        keys = terminal.vhost.retained.matching(subscription.pattern.encode())
-        terminal.need_session().deliver_retained(keys, subscription)
+        messages = terminal.vhost.retained.messages(subscription.pattern.encode())
+        terminal.need_session().deliver_past(messages, subscription)
 
 
 def _add_subscription(
@@ -56,6 +63,7 @@ def _add_subscription(
     identifier: int,
     wants_retained: list[TopicSubscription],
     errors: list[str],
+    history: HistoryRequest | None,
 ) -> int:
     """Returns the granted QoS, or a reason code."""
     group, filter_ = split_shared_filter(request.filter)
@@ -71,12 +79,24 @@ def _add_subscription(
         key, request.qos, identifier, request.no_local, request.retain_as_published
     )
     try:
+        if history is not None:
+            if group is not None:
+                raise Unsupported("a shared subscription has no history")
+            messages = history.find(key)
+            _bind_session(terminal, subscription)  # at once: what is published now follows them
+            history.found.append((messages, subscription))
+            return request.qos
         if group is not None:
             terminal.sessions.join(terminal, group, subscription)
             return request.qos
         is_new = _bind_session(terminal, subscription)
     except PenstockError as error:  # a deleted exchange, or a queue of that name
         _log.warning("subscription failed", connection=terminal.name, error=str(error))
+        errors.append(str(error))
+        if history is not None:
+            if isinstance(error, AccessRefused):
+                return ReasonCode.NOT_AUTHORIZED
+            return ReasonCode.UNSPECIFIED_ERROR
         return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
     if request.retain_handling < (_RETAIN_NEVER if is_new else _RETAIN_IF_NEW):
         wants_retained.append(subscription)

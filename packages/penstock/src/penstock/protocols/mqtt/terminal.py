@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.connection_registry import (
@@ -180,7 +179,7 @@ class MqttTerminal(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         register_connection(self, transport, WRITE_HIGH_WATER_BYTES)
         seconds = self.host.kernel.settings.handshake_timeout
-        self._start_timer(seconds, partial(abort_handshake, self))
+        self._start_timer(seconds, self._check_timeout)
 
     def data_received(self, data: bytes) -> None:
         if self.closing:
@@ -310,6 +309,8 @@ class MqttTerminal(asyncio.Protocol):
     def _open_session(self) -> None:
         assert self.session is not None
         channel = Channel(self.writer, self.session)
+        if self.writer.takes_runs:
+            channel.forward_run = self.writer.forward_run
         self.session.attach(channel, self._window)
         self.writer.open(channel)
 
@@ -320,6 +321,7 @@ class MqttTerminal(asyncio.Protocol):
     def open(self, exchange: Exchange, *, window: int, aliases: int) -> None:
         """CONNECT was accepted."""
         self.opened = True
+        self.host.credential_expiry.watch(self, self.access.user, self.host.kernel.loop)
         self.host.connection_limiter.mark_authenticated(self.transport)
         self.reader.limit = self.host.kernel.settings.mqtt.max_packet_bytes
         self._connect_handler = None
@@ -329,10 +331,13 @@ class MqttTerminal(asyncio.Protocol):
         if self.session is not None:
             self._open_session()
             self.sessions.rejoin(self)
-        self._stop_timer()
         self._last_received = self._write_batch.loop.time()
-        if self.keep_alive:
-            self._start_timer(self.keep_alive * KEEP_ALIVE_FACTOR, self._check_keep_alive)
+        # The timer of the handshake stays, if it is early enough for the keep-alive: the loop keeps
+        # a cancelled one until its time, which is memory for a second timer per connection.
+        limit = self.keep_alive * KEEP_ALIVE_FACTOR
+        assert self._timer is not None
+        if limit and self._timer.when() > self._last_received + limit:
+            self._start_timer(limit, self._check_timeout)
 
     def _start_timer(self, seconds: float, on_timeout: Callable[[], None]) -> None:
         self._stop_timer()
@@ -343,6 +348,12 @@ class MqttTerminal(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def _check_timeout(self) -> None:
+        if not self.opened:
+            abort_handshake(self)
+        elif self.keep_alive:
+            self._check_keep_alive()
+
     def _check_keep_alive(self) -> None:
         limit = self.keep_alive * KEEP_ALIVE_FACTOR
         since = max(self._last_received, self.flow_control.resumed_at)
@@ -350,7 +361,7 @@ class MqttTerminal(asyncio.Protocol):
         reading = self.flow_control.reading
         silence = self._write_batch.loop.time() - since if reading else 0.0
         if silence < limit:
-            self._start_timer(limit - silence, self._check_keep_alive)
+            self._start_timer(limit - silence, self._check_timeout)
             return
         reason = f"nothing received for {silence:.1f} seconds"
         self.fail(MqttError(ReasonCode.KEEP_ALIVE_TIMEOUT, reason))
@@ -421,6 +432,10 @@ class MqttTerminal(asyncio.Protocol):
 
     def abort(self) -> None:
         self.transport.abort()
+
+    def credential_expired(self) -> None:
+        self.fail(MqttError(ReasonCode.MAXIMUM_CONNECT_TIME, "credential expired"))
+        self._write_batch.flush()
 
     # Management.
 

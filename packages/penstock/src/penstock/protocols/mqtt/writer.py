@@ -8,6 +8,8 @@ once for all its subscribers.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.broker.contract import (
@@ -21,10 +23,11 @@ from penstock.broker.contract import (
     InflightMessage,
     Message,
 )
+from penstock.broker.message_run import MessageRun
 from penstock.core.basic_properties import MINIMAL_HEADER_TAILS
 from penstock.protocols.mqtt.conversion import message_properties
 from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES, SocketWriter
-from penstock.wire.mqtt.fields import PUBREL, VARINT_MAX, decode_utf8_string
+from penstock.wire.mqtt.fields import PUBREL, VARINT_MAX, decode_utf8_string, write_varint
 from penstock.wire.mqtt.packets import encode_acknowledgement, encode_publish, encode_publish_start
 from penstock.wire.mqtt.properties import MqttProperties, MqttProperty, encode_properties
 from penstock.wire.mqtt.reason_codes import MqttError
@@ -71,7 +74,7 @@ class MqttWriter:
         self._closed = False
         self._new_alias = b""  #: the topic whose alias the current packet sets
         self._large: InflightMessage | None = None  #: the large message that is being sent
-        self._deferred: list[bytes] = []  #: packets behind it
+        self._deferred: list[bytes] | None = None  #: packets behind it
 
     def limit(self, largest: int) -> None:
         """The client's maximum packet size; 0 for none."""
@@ -105,6 +108,27 @@ class MqttWriter:
         output.bytes += size
         if output.bytes > WRITE_HIGH_WATER_BYTES and not output.write_blocked:
             output.block()
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether packets depend on nothing but the message and the packet id."""
+        return self.aliases is None and self.largest == _NO_LIMIT
+
+    def forward_run(
+        self, channel: Channel, run: MessageRun, deliveries: list[Delivery] | None, packet_id: int
+    ) -> bool:
+        packets = self._packet_cache.encode_run(run, packet_id, self._terminal.version)
+        if not packets:
+            return False
+        output = self.output
+        if not output.scheduled:
+            output.schedule()
+        output.out.append(packets)
+        output.delivered += len(run.messages)
+        output.bytes += len(packets)
+        if output.bytes > WRITE_HIGH_WATER_BYTES and not output.write_blocked:
+            output.block()
+        return True
 
     def _forward(
         self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
@@ -246,8 +270,8 @@ class MqttWriter:
             self._request_fragment_soon(channel)
             return
         self._large = None
-        output.out += self._deferred
-        self._deferred.clear()
+        output.out += self._deferred or ()
+        self._deferred = None
         output.deferred_bytes = 0
 
     def _request_fragment_soon(self, channel: Channel) -> None:
@@ -264,6 +288,8 @@ class MqttWriter:
 
     def send(self, packet: bytes) -> None:
         if self._large is not None:
+            if self._deferred is None:
+                self._deferred = []
             self._deferred.append(packet)
             self.output.deferred_bytes += len(packet)
         elif not self._closed:  # a receipt may arrive after the client has disconnected
@@ -274,7 +300,7 @@ class MqttWriter:
 
     def close(self) -> None:
         self._closed = True
-        self._deferred.clear()
+        self._deferred = None
         self.output.close()
         self.channel = None
 
@@ -302,6 +328,11 @@ NO_PROPERTIES: Final = b"\x00"
 #: Fixed headers of PUBLISH packets with a remaining length of one byte, at QoS 0 and 1.
 QOS0_FIXED_HEADERS: Final = tuple(bytes((0x30, rest)) for rest in range(128))
 QOS1_FIXED_HEADERS: Final = tuple(bytes((0x32, rest)) for rest in range(128))
+#: The same of retained messages at QoS 0.
+RETAINED_FIXED_HEADERS: Final = tuple(bytes((0x31, rest)) for rest in range(128))
+
+#: Topics that are valid at sight: printable ASCII without wildcards.
+PLAIN_TOPIC: Final = re.compile(rb"[ !\"$-*,-~]+")
 
 
 class EncodedPacketCache:
@@ -347,9 +378,13 @@ class EncodedPacketCache:
         if message is self._encoded_v4:
             return self._packet4
         head = self._topics.get(message.route)
+        if head is None:
+            head = self._encode_topic(message.route)
         rest = len(head) + len(message.body) if head else 128
-        if head and rest < 128 and not message.flags & FROM_RETAINED:
-            packet = QOS0_FIXED_HEADERS[rest] + head + message.body
+        if rest < 128:
+            retained = message.flags & FROM_RETAINED
+            fixed_headers = RETAINED_FIXED_HEADERS if retained else QOS0_FIXED_HEADERS
+            packet = fixed_headers[rest] + head + message.body
         else:
             packet = self._encode(message, None)
         self._encoded_v4 = message
@@ -383,6 +418,38 @@ class EncodedPacketCache:
         first = 0x31 if message.flags & FROM_RETAINED else 0x30
         return encode_publish(first, self.topic, 0, properties, message.body)
 
+    def encode_run(self, run: MessageRun, packet_id: int, version: int) -> bytes:
+        """The packets of a run, at QoS 1 with packet ids from `packet_id`, at QoS 0 without; empty
+        if MQTT cannot represent them. All subscribers with these packet ids share them."""
+        key = (packet_id, version == 5)
+        packets = run.encoded.get(key)
+        if packets is None:
+            packets = run.encoded[key] = b"".join(self._encode_run(run, packet_id, version))
+        return packets
+
+    def _encode_run(self, run: MessageRun, packet_id: int, version: int) -> Iterator[bytes]:
+        head = self._topics.get(run.route)
+        if head is None:
+            head = self._encode_topic(run.route)
+        if not head:
+            return
+        first = 0x32 if packet_id else 0x30
+        fixed_headers = QOS1_FIXED_HEADERS if packet_id else QOS0_FIXED_HEADERS
+        identifier = properties = b""
+        for number, message in enumerate(run.messages, packet_id):
+            if packet_id:
+                identifier = number.to_bytes(2, "big")
+            if version == 5:
+                self.load(message)
+                properties = self.encoded
+            body = message.body
+            rest = len(head) + len(identifier) + len(properties) + len(body)
+            yield fixed_headers[rest] if rest < 128 else bytes((first,)) + write_varint(rest)
+            yield head
+            yield identifier
+            yield properties
+            yield body
+
     def encode_qos1(self, message: Message, packet_id: int, version: int) -> bytes:
         """A small message at QoS 1, sent for the first time; empty for any other."""
         head = self._topics.get(message.route)
@@ -400,7 +467,8 @@ class EncodedPacketCache:
     def _encode_topic(self, route: bytes) -> bytes:
         topic = routing_key_to_topic(route[route[0] + 2 :])
         try:
-            check_topic_name(decode_utf8_string(topic))
+            if not PLAIN_TOPIC.fullmatch(topic):
+                check_topic_name(decode_utf8_string(topic))
             head = len(topic).to_bytes(2, "big") + topic
         except MqttError:  # a routing key of an AMQP client
             head = b""

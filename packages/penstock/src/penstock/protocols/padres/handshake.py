@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.content_router import RESERVED_HOP_NAMES
 from penstock.broker.users import AccessControl as NamedAccess
+from penstock.core.client_certificate import certificate_login
 from penstock.core.errors import (
     AccessRefused,
     ConnectionForced,
@@ -76,6 +77,9 @@ class PadresHandshake:
         address = self._terminal.peer[0]
         if opened.user:
             return await host.users.authenticate(opened.user, opened.password, address=address)
+        certified = certificate_login(self._terminal.transport, host.kernel.settings.tls)
+        if certified:
+            return host.users.certified(certified, address=address)
         if not host.kernel.settings.anonymous:
             raise AccessRefused("a user name and a password are required")
         return host.users.anonymous(host.kernel.settings.anonymous_user, address=address)

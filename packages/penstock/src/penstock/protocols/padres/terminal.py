@@ -362,6 +362,9 @@ class PadresTerminal(asyncio.Protocol):
     def abort(self) -> None:
         self.transport.abort()
 
+    def credential_expired(self) -> None:
+        self.end("credential expired")
+
     # Management.
 
     def describe(self) -> dict[str, Any]:

@@ -19,13 +19,20 @@ from penstock.broker.users import AccessControl
 from penstock.broker.write_batch import MAX_BATCH_SECONDS
 from penstock.core.errors import AccessRefused, NotFound
 from penstock.core.units import parse_count
-from penstock.server.management.http import HttpRequest, HttpResponse, bad_request
+from penstock.server.management.http import (
+    HttpRequest,
+    HttpResponse,
+    RequestHandler,
+    bad_request,
+)
 
 if TYPE_CHECKING:
+    from penstock.broker.auth.authorization_code import AuthorizationCodeClient
     from penstock.broker.contract import Exchange, Queue
     from penstock.broker.vhost import VirtualHost
     from penstock.server.broker import Broker
     from penstock.server.management.metrics import RateSampler
+    from penstock.server.management.sections import SectionProcess
 
 
 #: The largest body, except that of definitions.
@@ -70,6 +77,10 @@ class ApiCall:
     request: HttpRequest
     user: User
     names: dict[str, str]  #: variables of the path
+    answer: RequestHandler  #: makes another call, with the same checks
+    closing: asyncio.Event  #: the server closes: long responses end
+    sections: SectionProcess  #: of installed packages
+    login: AuthorizationCodeClient | None  #: at the token issuer, if there is one
 
     def within(self, vhost: str) -> ApiCall:
         """The same call for a virtual host that is not in the path."""
@@ -154,6 +165,15 @@ async def iterate_in_slices(
         if number % count == 0 and monotonic() > deadline:
             await asyncio.sleep(0)
             deadline = monotonic() + MAX_BATCH_SECONDS
+
+
+async def committed(call: ApiCall) -> None:
+    """Wait until everything appended so far is on disk."""
+    kernel = call.broker.kernel
+    written: asyncio.Future[None] = kernel.loop.create_future()
+    kernel.committer.after(lambda: written.set_result(None), written.set_exception)
+    kernel.write_batch.flush()
+    await written
 
 
 def required_fields(body: dict[str, Any], *keys: str) -> Iterator[Any]:

@@ -1,17 +1,22 @@
 """`/api/content`: the content space of a virtual host and its console; `/api/overlay`: the brokers
-of the overlay; `/console` and `/overlay`: their pages."""
+of the overlay, their heartbeats, injected messages and traces."""
 
 from __future__ import annotations
 
-import asyncio
-from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import LOGGED
 from penstock.core.errors import PenstockError
-from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute, required_fields
+from penstock.server.management.api_call import (
+    AccessLevel,
+    ApiCall,
+    ApiRoute,
+    committed,
+    flag_field,
+    required_fields,
+    text_field,
+)
 from penstock.server.management.http import NO_CONTENT, HttpResponse, bad_request, json_response
-from penstock.server.management.overview import PAGE_HEADERS
 
 if TYPE_CHECKING:
     from penstock.server.console import ContentConsole
@@ -45,27 +50,25 @@ async def run_commands(call: ApiCall) -> HttpResponse:
             answers.append(answer.text)
     call.done()
     if outcome & LOGGED:
-        await _committed(call)
+        await committed(call)
     return json_response({"output": "\n".join(answers), "error": failed})
-
-
-async def _committed(call: ApiCall) -> None:
-    kernel = call.broker.kernel
-    written: asyncio.Future[None] = kernel.loop.create_future()
-    kernel.committer.after(lambda: written.set_result(None), written.set_exception)
-    kernel.write_batch.flush()
-    await written
-
-
-async def console_page(call: ApiCall) -> HttpResponse:
-    return HttpResponse(200, files(__package__).joinpath("console.html").read_bytes(), PAGE_HEADERS)
 
 
 async def show_overlay(call: ApiCall) -> HttpResponse:
     """The last reports of all brokers. New ones are requested for the next call."""
-    found = call.broker.overlay.federation().reports()
+    overlay = call.broker.overlay
+    found = overlay.federation().reports()
     call.done()
-    return json_response(found)
+    own = call.broker.settings.overlay.id
+    from penstock.overlay.broker_uri import without_user
+
+    refused = {without_user(one): why for one, why in overlay.links.refused.items()}
+    return json_response(
+        [
+            {**one, "refused": refused, "own": True} if one.get("brokerID") == own else one
+            for one in found
+        ]
+    )
 
 
 async def send_command(call: ApiCall) -> HttpResponse:
@@ -91,16 +94,55 @@ async def set_heartbeats(call: ApiCall) -> HttpResponse:
     return NO_CONTENT
 
 
-async def overlay_page(call: ApiCall) -> HttpResponse:
-    return HttpResponse(200, files(__package__).joinpath("overlay.html").read_bytes(), PAGE_HEADERS)
+async def set_broker_heartbeat(call: ApiCall) -> HttpResponse:
+    """The heartbeat settings of one broker; those that are not named are the defaults."""
+    from penstock.overlay.heartbeats import HeartbeatSettings
+
+    body = await call.body()
+    values: dict[str, Any] = {}
+    for name, kind in (("interval", float), ("timeout", float), ("threshold", int)):
+        value = body.get(name)
+        if value is not None:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise bad_request(f"{name}: a number is expected, not {value!r}")
+            values[name] = kind(value)
+    settings = HeartbeatSettings(flag_field(body, "enabled"), **values)
+    call.broker.overlay.federation().set_heartbeat(call.names["broker"], settings)
+    call.done()
+    return NO_CONTENT
+
+
+async def inject_message(call: ApiCall) -> HttpResponse:
+    """Send a message as a broker of the overlay; its way is traced."""
+    body = await call.body()
+    required_fields(body, "message")
+    kind, message = text_field(body, "kind", "publish"), text_field(body, "message")
+    federation = call.broker.overlay.federation()
+    from penstock.server.overlay_status import INJECTIONS
+
+    if kind not in INJECTIONS:
+        raise bad_request(f"kind: one of {', '.join(INJECTIONS)} is expected")
+    trace = federation.inject(call.names["broker"], kind, message, text_field(body, "name"))
+    call.done()
+    return json_response({"trace": trace})
+
+
+async def show_trace(call: ApiCall) -> HttpResponse:
+    return json_response(call.broker.overlay.federation().trace(call.name))
 
 
 routes: Final = (
-    ApiRoute("GET", "/console", console_page, AccessLevel.ANYONE),
     ApiRoute("GET", "/api/content/{vhost}", show_content_space, AccessLevel.MONITORING),
     ApiRoute("POST", "/api/content/{vhost}/console", run_commands, AccessLevel.ADMINISTRATOR),
-    ApiRoute("GET", "/overlay", overlay_page, AccessLevel.ANYONE),
     ApiRoute("GET", "/api/overlay", show_overlay, AccessLevel.MONITORING),
     ApiRoute("POST", "/api/overlay", send_command, AccessLevel.ADMINISTRATOR),
     ApiRoute("PUT", "/api/overlay/heartbeats", set_heartbeats, AccessLevel.ADMINISTRATOR),
+    ApiRoute(
+        "PUT",
+        "/api/overlay/heartbeats/{broker}",
+        set_broker_heartbeat,
+        AccessLevel.ADMINISTRATOR,
+    ),
+    ApiRoute("POST", "/api/overlay/inject/{broker}", inject_message, AccessLevel.ADMINISTRATOR),
+    ApiRoute("GET", "/api/overlay/traces/{name}", show_trace, AccessLevel.MONITORING),
 )

@@ -1,8 +1,8 @@
 """`/api/definitions`: export and import in the format of RabbitMQ's definition files.
 
 An import validates the whole document first and then declares everything in slices. What exists is
-not changed, except policies and parameters. Parameters of components that Penstock does not have,
-such as shovels, are skipped with a warning.
+not changed, except policies and parameters. Parameters of components that Penstock does not have
+are skipped with a warning.
 
 RabbitMQ cannot verify argon2 hashes. A user who has one is exported without a password hash, with
 which nobody can log in at RabbitMQ, and with the hash in a field of its own.
@@ -90,7 +90,7 @@ async def import_vhost(call: ApiCall) -> HttpResponse:
 async def _document(call: ApiCall) -> dict[str, Any]:
     document = await call.body(MAX_DEFINITIONS_BYTES)
     parameters = _entries(document, "parameters")
-    known = [entry for entry in parameters if entry.get("component") in COMPONENTS]
+    known = [entry for entry in parameters if text_field(entry, "component") in COMPONENTS]
     if len(known) < len(parameters):
         skipped = sorted({str(entry.get("component")) for entry in parameters} - COMPONENTS)
         _log.warning("definitions skipped", components=skipped, user=call.user.name)
@@ -112,9 +112,9 @@ def _entries(document: Mapping[str, Any], section: str) -> list[Definition]:
 
 def _vhost_of(entry: Definition, known: set[str]) -> str:
     name = entry.get("vhost")
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise bad_request(f"no_such_vhost: {name}")
-    return str(name)
+    return name
 
 
 ImportStep = Callable[[dict[str, VirtualHost]], None]
@@ -147,7 +147,7 @@ def _set_policy(vhost: str, entry: Definition) -> ImportStep:
 
 def _set_parameter(vhost: str, entry: Definition) -> ImportStep:
     component, name = text_field(entry, "component"), text_field(entry, "name")
-    value = table_field(entry, "value")
+    value = entry.get("value")
     check_parameter(component, name, value)
     return lambda vhosts: set_parameter(vhosts[vhost], component, name, value)
 

@@ -343,6 +343,7 @@ _STATUS: Final[dict[type[BaseException], tuple[int, str]]] = {
     errors.NotAllowed: (401, "not_authorised"),
     errors.ContentTooLarge: (413, "content_too_large"),
     errors.ConnectionForced: (503, "shutting_down"),
+    errors.ObjectStoreError: (503, "object_store_unavailable"),
     errors.PenstockError: (400, "bad_request"),
 }
 _FAULT: Final = (500, "internal_error")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 from penstock.core.linear_regex import LinearRegex
 from penstock.core.units import parse_count
@@ -25,24 +25,57 @@ from penstock.server.management.http import (
 
 Row = dict[str, Any]
 
+
+class HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Item = TypeVar("Item")
+Named = TypeVar("Named", bound=HasName)
+
 PAGE_SIZE: Final = 100
 MAX_PAGE_SIZE: Final = 500
 #: How long names are matched before the event loop continues.
 SLICE_SECONDS: Final = 0.01
 
 
-async def list_response(call: ApiCall, rows: Iterable[Row]) -> HttpResponse:
+async def list_response(
+    call: ApiCall, rows: Iterable[Row], name_field: str = "name"
+) -> HttpResponse:
+    """`name_field` is what the parameter `name` filters."""
     query = call.request.query
     every = [row async for row in iterate_in_slices(rows)]
     if "sort" in query:
         order = query["sort"].split(".")
         reverse = query.get("sort_reverse") == "true"
         every.sort(key=lambda row: _rank(_at(row, order)), reverse=reverse)
-    columns = _columns(query.get("columns"))
     if "page" not in query:
+        columns = _columns(query.get("columns"))
         return HttpResponse(200, await _encoded(every, columns), JSON_HEADERS)
+    found = await _named(every, query, lambda row: row.get(name_field, ""))
+    return await _page_response(call, found, len(every), lambda row: row)
+
+
+async def named_list_response(
+    call: ApiCall, items: list[Named], describe: Callable[[Named], Row]
+) -> HttpResponse:
+    """As `list_response`; of a page that is sorted by name, only its rows are described."""
+    query = call.request.query
+    if "page" not in query or query.get("sort", "name") != "name":
+        return await list_response(call, map(describe, items))
+    found = await _named(items, query, lambda item: item.name)
+    if "sort" in query:
+        reverse = query.get("sort_reverse") == "true"
+        found = sorted(found, key=lambda item: item.name, reverse=reverse)
+    return await _page_response(call, found, len(items), describe)
+
+
+async def _page_response(
+    call: ApiCall, found: list[Item], total: int, describe: Callable[[Item], Row]
+) -> HttpResponse:
+    query = call.request.query
     page, size = _page(query.get("page", ""), query.get("page_size", str(PAGE_SIZE)))
-    found = await _named(every, query.get("name", ""), query.get("use_regex") == "true")
     count = max(-(-len(found) // size), 1)
     if page > count:
         raise ApiError(
@@ -50,15 +83,16 @@ async def list_response(call: ApiCall, rows: Iterable[Row]) -> HttpResponse:
             "page_out_of_range",
             f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
         )
-    shown = found[(page - 1) * size : page * size]
+    shown = [describe(item) for item in found[(page - 1) * size : page * size]]
     frame = {
         "filtered_count": len(found),
         "item_count": len(shown),
         "page": page,
         "page_count": count,
         "page_size": size,
-        "total_count": len(every),
+        "total_count": total,
     }
+    columns = _columns(query.get("columns"))
     body = encode_json(frame)[:-1] + b',"items":' + await _encoded(shown, columns) + b"}"
     return HttpResponse(200, body, JSON_HEADERS)
 
@@ -87,19 +121,23 @@ def _page(page: str, size: str) -> tuple[int, int]:
     return number, rows
 
 
-async def _named(rows: list[Row], name: str, is_pattern: bool) -> list[Row]:
+async def _named(
+    items: list[Item], query: Mapping[str, str], name_of: Callable[[Item], str]
+) -> list[Item]:
+    """Those whose name contains, or matches, the parameter `name`."""
+    name = query.get("name", "")
     if not name:
-        return rows
-    if not is_pattern:
-        return [row for row in rows if name in row.get("name", "")]
+        return items
+    if query.get("use_regex") != "true":
+        return [item for item in items if name in name_of(item)]
     try:
         pattern = LinearRegex(name)
     except (ValueError, re.error) as error:
         raise bad_request(f"{name!r} is not a regular expression for a list: {error}") from None
     found, began = [], time.monotonic()
-    for row in rows:
-        if pattern.search(row.get("name", "")):
-            found.append(row)
+    for item in items:
+        if pattern.search(name_of(item)):
+            found.append(item)
         if time.monotonic() - began > SLICE_SECONDS:
             await asyncio.sleep(0)
             began = time.monotonic()

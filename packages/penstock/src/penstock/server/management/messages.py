@@ -74,14 +74,14 @@ async def publish(call: ApiCall) -> HttpResponse:
     check_topic = partial(access.check_topic, "write", exchange.name)
     if exchange.uses_topic_permissions:
         check_topic(text_field(body, "routing_key"))
-    content = _decoded(payload, encoding)
-    header = encode_header(_properties(call, given), len(content))
+    content = decode_payload(payload, encoding)
+    header = encode_header(message_properties(call, given), len(content))
     message = Message(encode_route(exchange.name, key), header, content, message_flags(header))
     routed = await HttpPublisher(call.broker.kernel, exchange, check_topic).post(message)
     return json_response({"routed": routed})
 
 
-def _decoded(payload: Any, encoding: Any) -> bytes:
+def decode_payload(payload: Any, encoding: Any) -> bytes:
     if not isinstance(payload, str):
         raise bad_request("payload: a string is expected")
     if encoding == "string":
@@ -94,7 +94,7 @@ def _decoded(payload: Any, encoding: Any) -> bytes:
         raise bad_request("payload: invalid base64") from None
 
 
-def _properties(call: ApiCall, given: Any) -> BasicProperties:
+def message_properties(call: ApiCall, given: Any) -> BasicProperties:
     if given == []:  # an empty object of some clients
         given = {}
     values = table_field({"properties": given}, "properties")
@@ -149,30 +149,38 @@ async def get(call: ApiCall) -> HttpResponse:
 
 
 async def _row(queue: Queue, delivery: Delivery, limit: int, encoding: str) -> dict[str, Any]:
-    message, left = delivery.message, queue.message_count
+    left = queue.message_count
+    return {
+        "redelivered": delivery.count > 0 or delivery.released,
+        "message_count": left,
+        **await describe_message(delivery.message, limit, encoding),
+    }
+
+
+async def describe_message(message: Message, limit: int, encoding: str) -> dict[str, Any]:
+    """With at most `limit` bytes of the body."""
     content = message.body[:limit]
     if message.spool is not None:
         content = await asyncio.to_thread(os.pread, message.spool.fileno(), limit, 0)
-    payload, payload_encoding = _encoded(content, encoding)
+    payload, payload_encoding = _encoded(content, encoding, len(content) < message.size)
     properties = asdict(decode_header(message.header))
     return {
         "payload_bytes": message.size,
-        "redelivered": delivery.count > 0 or delivery.released,
         "exchange": message.exchange,
         "routing_key": message.routing_key,
-        "message_count": left,
         "properties": {key: value for key, value in properties.items() if value is not None},
         "payload": payload,
         "payload_encoding": payload_encoding,
     }
 
 
-def _encoded(content: bytes, encoding: str) -> tuple[str, str]:
+def _encoded(content: bytes, encoding: str, truncated: bool) -> tuple[str, str]:
     if encoding == "auto":
         try:
             return content.decode(), "string"
-        except UnicodeDecodeError:
-            pass
+        except UnicodeDecodeError as error:
+            if truncated and error.end == len(content):  # within a character
+                return content[: error.start].decode(), "string"
     return base64.b64encode(content).decode(), "base64"
 
 

@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from operator import attrgetter
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
+from penstock.broker.contract import Queue
 from penstock.core.metrics import Metrics
 from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute, iterate_in_slices
 from penstock.server.management.http import HttpResponse
@@ -101,6 +103,9 @@ class RateSampler:
         self._metrics = metrics
         self._samples: deque[tuple[float, tuple[int, ...]]] = deque(maxlen=MAX_SAMPLES)
         self._timer: asyncio.TimerHandle | None = None
+        #: When a queue was asked for, its counters then, and their rates.
+        self._queues: WeakKeyDictionary[Queue, tuple[float, dict[str, int], dict[str, float]]]
+        self._queues = WeakKeyDictionary()
 
     def start(self) -> None:
         self._sample()
@@ -127,6 +132,19 @@ class RateSampler:
             figures[name] = getattr(self._metrics, attribute)
             figures[f"{name}_details"] = self._details(column, age)
         return figures
+
+    def of_queue(self, queue: Queue, counters: dict[str, int]) -> dict[str, Any]:
+        """The counters of a queue with their rates since it was last asked for."""
+        now = self._loop.time()
+        last, before, rates = self._queues.get(queue, (now, counters, dict.fromkeys(counters, 0.0)))
+        seconds = now - last
+        if seconds >= SAMPLE_SECONDS:
+            rates = {
+                name: round((count - before[name]) / seconds, 1) for name, count in counters.items()
+            }
+        if seconds >= SAMPLE_SECONDS or queue not in self._queues:
+            self._queues[queue] = (now, counters, rates)
+        return counters | {f"{name}_details": {"rate": rate} for name, rate in rates.items()}
 
     def _details(self, column: int, age: int) -> dict[str, Any]:
         recent = list(self._samples)[-RATE_SECONDS - 1 :]

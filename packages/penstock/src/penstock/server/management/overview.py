@@ -1,4 +1,4 @@
-"""`/api/overview`, `/api/nodes`, `/api/whoami`; `/`: the management page, one file."""
+"""`/api/overview`, `/api/nodes`, `/api/whoami`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import platform
 import resource
 import socket
 import time
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -189,24 +188,6 @@ async def empty_list(call: ApiCall) -> HttpResponse:
     return json_response([])
 
 
-PAGE_HEADERS: Final = {
-    "content-type": "text/html; charset=utf-8",
-    "cache-control": "no-cache",
-    # The page is self-contained and connects to this broker only.
-    "content-security-policy": (
-        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
-
-
-async def management_page(call: ApiCall) -> HttpResponse:
-    return HttpResponse(200, files(__package__).joinpath("page.html").read_bytes(), PAGE_HEADERS)
-
-
 routes: Final = (
     ApiRoute("GET", "/api/overview", overview),
     ApiRoute("GET", "/api/nodes", nodes, AccessLevel.MONITORING),
@@ -216,5 +197,4 @@ routes: Final = (
     ApiRoute("GET", "/api/extensions", empty_list),
     ApiRoute("DELETE", "/api/reset", reset, AccessLevel.ADMINISTRATOR),
     ApiRoute("DELETE", "/api/reset/{name}", reset, AccessLevel.ADMINISTRATOR),
-    ApiRoute("GET", "/", management_page, AccessLevel.ANYONE),
 )

@@ -1,7 +1,8 @@
 """`/api/policies`, `/api/operator-policies`, limits, parameters and feature flags.
 
 The paths, bodies and permissions are RabbitMQ's. Parameters are those that Penstock has components
-for: limits of virtual hosts and operator policies.
+for: limits of virtual hosts, operator policies, schemas, shovels and upstreams of
+federation.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
+from penstock.broker.parameters import SCHEMA, SHOVEL, UPSTREAM, UPSTREAM_SET
 from penstock.broker.policies import VHOST_LIMITS, Policy
 from penstock.broker.user import USER_LIMITS
 from penstock.broker.vhost import VirtualHost
-from penstock.core.errors import NotFound, PreconditionFailed
+from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
+from penstock.destinations.schemas import MessageSchema
+from penstock.federation.registry import check_federation_parameter
 from penstock.server.management.api_call import (
     AccessLevel,
     ApiCall,
@@ -25,13 +29,14 @@ from penstock.server.management.http import (
     NO_CONTENT,
     HttpResponse,
     bad_request,
-    json_response,
 )
 from penstock.server.management.list_query import Row, item_response, list_response
 
 OPERATOR_POLICY: Final = "operator_policy"
 LIMITS_COMPONENT: Final = "vhost-limits"
-COMPONENTS: Final = frozenset({OPERATOR_POLICY, LIMITS_COMPONENT})
+#: Components whose values are stored as they are given.
+STORED_COMPONENTS: Final = frozenset({SHOVEL, UPSTREAM, UPSTREAM_SET, SCHEMA})
+COMPONENTS: Final = STORED_COMPONENTS | {OPERATOR_POLICY, LIMITS_COMPONENT}
 #: The one name of the parameter that has all limits of a virtual host.
 LIMITS_NAME: Final = "limits"
 #: Features of RabbitMQ that clients ask for and Penstock always has.
@@ -163,11 +168,22 @@ def parameters(vhost: VirtualHost) -> Iterator[Row]:
     if vhost.policies.limits:
         value = dict(vhost.policies.limits)
         yield {"component": LIMITS_COMPONENT, "name": LIMITS_NAME, "value": value}
+    for component, name, setting in vhost.parameters.all():
+        yield {"component": component, "name": name, "value": setting}
 
 
 def check_parameter(component: str, name: str, value: Any) -> None:
     if component not in COMPONENTS:
         raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
+    if component in STORED_COMPONENTS:
+        try:
+            if component == SCHEMA:
+                MessageSchema(name, value)
+            else:
+                check_federation_parameter(component, name, value)
+        except (PreconditionFailed, ConfigurationError) as error:
+            raise bad_request(str(error)) from None
+        return
     if not isinstance(value, dict):
         raise bad_request("value: an object is expected")
     if component == OPERATOR_POLICY:
@@ -178,7 +194,9 @@ def check_parameter(component: str, name: str, value: Any) -> None:
 
 def set_parameter(vhost: VirtualHost, component: str, name: str, value: Any) -> None:
     check_parameter(component, name, value)
-    if component == OPERATOR_POLICY:
+    if component in STORED_COMPONENTS:
+        vhost.set_parameter(component, name, value)
+    elif component == OPERATOR_POLICY:
         vhost.set_policy(parse_policy(name, value, operator=True), operator=True)
     else:
         for key in VHOST_LIMITS:
@@ -219,7 +237,10 @@ async def put_parameter(call: ApiCall) -> HttpResponse:
 
 async def delete_parameter(call: ApiCall) -> HttpResponse:
     _parameter(call)
-    if call.names["component"] == OPERATOR_POLICY:
+    component = call.names["component"]
+    if component in STORED_COMPONENTS:
+        call.vhost.set_parameter(component, call.name, None)
+    elif component == OPERATOR_POLICY:
         call.vhost.remove_policy(call.name, operator=True)
     else:
         set_parameter(call.vhost, LIMITS_COMPONENT, LIMITS_NAME, {})
@@ -284,10 +305,6 @@ async def enable_feature_flag(call: ApiCall) -> HttpResponse:
     return NO_CONTENT
 
 
-async def auth(call: ApiCall) -> HttpResponse:
-    return json_response({"oauth_enabled": False})
-
-
 _POLICYMAKER: Final = AccessLevel.POLICYMAKER
 _ADMINISTRATOR: Final = AccessLevel.ADMINISTRATOR
 _PARAMETER: Final = "/api/parameters/{component}/{vhost}/{name}"
@@ -315,5 +332,4 @@ routes: Final = (
     ApiRoute("DELETE", "/api/global-parameters/{name}", delete_global_parameter, _POLICYMAKER),
     ApiRoute("GET", "/api/feature-flags", list_feature_flags),
     ApiRoute("PUT", "/api/feature-flags/{name}/enable", enable_feature_flag, _ADMINISTRATOR),
-    ApiRoute("GET", "/api/auth", auth, AccessLevel.ANYONE),
 )

@@ -8,11 +8,14 @@ is enough: this is a way to consume. Arrow is loaded with the first range.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import Queue
+from penstock.broker.log.segment import SegmentNotLocal
 from penstock.broker.vhost import VirtualHost
 from penstock.core.errors import NotFound, Unsupported
 from penstock.core.logs import get_logger
@@ -29,7 +32,12 @@ from penstock.server.management.api_call import (
 from penstock.server.management.connections import consumers_of
 from penstock.server.management.exchanges import bindings_to_destination
 from penstock.server.management.http import CREATED, NO_CONTENT, ApiError, HttpResponse, bad_request
-from penstock.server.management.list_query import Row, item_response, list_response
+from penstock.server.management.list_query import (
+    Row,
+    item_response,
+    list_response,
+    named_list_response,
+)
 from penstock.server.management.overview import node_name
 
 if TYPE_CHECKING:
@@ -53,11 +61,13 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def describe_queue(node: str, queue: Queue) -> Row:
+def describe_queue(call: ApiCall, queue: Queue) -> Row:
     described = queue.describe()
+    if "message_stats" in described:
+        described["message_stats"] = call.rates.of_queue(queue, described["message_stats"])
     ready = described.get("message_bytes_ready", described.get("message_bytes", 0))
     return {
-        "node": node,
+        "node": node_name(call.broker),
         **_DEFAULTS,
         "message_bytes": ready,
         "message_bytes_ready": ready,
@@ -65,15 +75,9 @@ def describe_queue(node: str, queue: Queue) -> Row:
     }
 
 
-def _queue_rows(call: ApiCall) -> Iterator[Row]:
-    node = node_name(call.broker)
-    for vhost in call.vhosts():
-        for queue in list(vhost.queues.values()):
-            yield describe_queue(node, queue)
-
-
 async def list_queues(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _queue_rows(call))
+    queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
+    return await named_list_response(call, queues, partial(describe_queue, call))
 
 
 async def get_queue(call: ApiCall) -> HttpResponse:
@@ -84,7 +88,7 @@ async def get_queue(call: ApiCall) -> HttpResponse:
         for row in consumers_of(call, client)
         if row["queue"] == {"name": queue.name, "vhost": call.vhost.name}
     ]
-    row = describe_queue(node_name(call.broker), queue)
+    row = describe_queue(call, queue)
     return item_response(
         call, {**row, "consumer_details": consumers, "incoming": [], "deliveries": []}
     )
@@ -192,6 +196,7 @@ async def get_stream(call: ApiCall) -> HttpResponse:
         "x-committed-offset": str(stream.log.synced_offset),
     }
     await _load_arrow()
+    await stream.tier.fetch(start, stop)  # an error of the object store becomes the answer
     return HttpResponse(200, _arrow(stream, start, stop), headers)
 
 
@@ -250,19 +255,23 @@ async def _arrow(stream: Stream, start: int, stop: int) -> AsyncIterator[bytes |
     from penstock.broker.log import arrow
 
     out = _Pieces()
-    expected = start
+    at = start
     with pa.ipc.new_stream(out, arrow.ARROW_SCHEMA) as writer:
         for piece in out.take():
             yield piece
-        for batch in arrow.record_batches(stream.log, start, stop, stream.load):
-            if stream.log.first_offset > expected:
-                _log.warning("offset out of range", stream=stream.name, offset=expected)
-                raise ConnectionAbortedError(f"offset {expected} was deleted")
-            writer.write_batch(batch)
-            expected = batch.column(0)[-1].as_py() + 1
-            for piece in out.take():
-                yield piece
-            await asyncio.sleep(0)
+        while at < stop:
+            end = await stream.tier.fetch(at, stop)
+            with contextlib.suppress(SegmentNotLocal):  # the client was slow: fetch it again
+                for batch in arrow.record_batches(stream.log, at, end, stream.load):
+                    if stream.log.first_offset > at:
+                        _log.warning("offset out of range", stream=stream.name, offset=at)
+                        raise ConnectionAbortedError(f"offset {at} was deleted")
+                    writer.write_batch(batch)
+                    at = batch.column(0)[-1].as_py() + 1
+                    for piece in out.take():
+                        yield piece
+                    await asyncio.sleep(0)
+                at = end
     for piece in out.take():
         yield piece
 

@@ -11,22 +11,35 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.user import User
 from penstock.core.addresses import ListenAddress
+from penstock.core.client_certificate import certificate_login
 from penstock.core.errors import AccessRefused, AuthenticationFailed, ConnectionForced, NotFound
 from penstock.core.host_policy import SAFE_METHODS, HostPolicy
 from penstock.core.logs import get_logger
 from penstock.server.listener import SocketListener, bind_listener
 from penstock.server.management import (
+    api_description,
     cluster,
     connections,
+    console,
     content,
     definitions,
+    delayed,
+    documentation,
     exchanges,
+    federation,
     health,
+    login,
+    message_browser,
     messages,
     metrics,
+    mqtt,
     overview,
     policies,
     queues,
+    redrive,
+    sections,
+    snapshots,
+    tracing,
     users,
     vhosts,
 )
@@ -46,8 +59,10 @@ from penstock.server.management.http import (
     error_status,
 )
 from penstock.server.management.metrics import RateSampler
+from penstock.server.management.sections import SectionProcess
 
 if TYPE_CHECKING:
+    from penstock.broker.auth.authorization_code import AuthorizationCodeClient
     from penstock.server.broker import Broker
 
 
@@ -77,10 +92,22 @@ ROUTES: Final = tuple(
         exchanges,
         queues,
         messages,
+        message_browser,
+        redrive,
+        mqtt,
         users,
+        login,
         policies,
+        federation,
+        tracing,
+        delayed,
         definitions,
+        snapshots,
         content,
+        console,
+        sections,
+        documentation,
+        api_description,
         health,
         metrics,
     )
@@ -99,6 +126,13 @@ class ManagementServer:
         self._rates.start()
         self._servers: list[SocketListener] = []
         self._connections: set[HttpConnection] = set()
+        self._closing = asyncio.Event()
+        self._sections = SectionProcess(broker)
+        self._login: AuthorizationCodeClient | None = None
+        if broker.settings.oauth2.client_id and "oauth2" in broker.settings.auth_backends:
+            from penstock.broker.auth.authorization_code import AuthorizationCodeClient
+
+            self._login = AuthorizationCodeClient(broker.settings.oauth2)
 
     async def listen(self, address: ListenAddress, context: ssl.SSLContext | None) -> ListenAddress:
         """Returns the address with its actual port."""
@@ -121,6 +155,7 @@ class ManagementServer:
     async def close(self) -> None:
         """Stop accepting; responses in progress get some time."""
         self._rates.stop()
+        self._closing.set()
         for server in self._servers:
             server.close()
         answering = [task for connection in self._connections if (task := connection.task)]
@@ -131,6 +166,7 @@ class ManagementServer:
                 connection.close()
             else:
                 connection.abort()
+        await self._sections.close()
         await asyncio.sleep(0)  # sockets close in the next pass of the loop
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
@@ -156,7 +192,17 @@ class ManagementServer:
             allow = {"allow": ", ".join(["HEAD", *methods, "OPTIONS"])}
             return HttpResponse(200 if request.method == "OPTIONS" else 405, b"", allow)
         user = NO_USER if route.level is AccessLevel.ANYONE else await self._user(request, route)
-        call = ApiCall(self._broker, self._rates, request, user, names)
+        call = ApiCall(
+            self._broker,
+            self._rates,
+            request,
+            user,
+            names,
+            self.answer,
+            self._closing,
+            self._sections,
+            self._login,
+        )
         response = await route.handler(call)
         if self._broker.cluster is not None and request.method not in SAFE_METHODS:
             await self._broker.replicated()
@@ -178,9 +224,15 @@ class ManagementServer:
             raise ApiError(403, "forbidden", str(error)) from None
 
     async def _user(self, request: HttpRequest, route: ApiRoute) -> User:
-        name, password = _credentials(request.headers.get("authorization", ""))
+        users = self._broker.users
+        authorization = request.headers.get("authorization", "")
+        name = certificate_login(request.transport, self._broker.settings.tls)
         try:
-            user = await self._broker.users.authenticate(name, password, address=request.peer)
+            if name and not authorization:
+                user = users.certified(name, address=request.peer)
+            else:
+                name, password = _credentials(authorization)
+                user = await users.authenticate(name, password, address=request.peer)
         except AuthenticationFailed as error:
             self._broker.kernel.metrics.refused += 1
             _log.info("login refused", user=name, peer=request.peer, reason=str(error))
@@ -193,7 +245,10 @@ class ManagementServer:
 
 
 def _credentials(authorization: str) -> tuple[str, bytes]:
+    """A name and a password; a bearer token is a password without a name."""
     scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return "", encoded.strip().encode("utf-8", "replace")
     if scheme.lower() != "basic":
         raise AuthenticationFailed("a user name and a password are required")
     try:

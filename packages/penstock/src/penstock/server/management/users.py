@@ -70,7 +70,7 @@ async def delete_user(call: ApiCall) -> HttpResponse:
 async def delete_users(call: ApiCall) -> HttpResponse:
     """RabbitMQ's bulk delete: `{"users": [name, …]}`."""
     names = (await call.body()).get("users", [])
-    if not isinstance(names, list):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise bad_request("users: a list of names is expected")
     known = {user.name for user in call.broker.users.all()}
     for name in names:

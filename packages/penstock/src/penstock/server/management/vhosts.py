@@ -9,7 +9,13 @@ from penstock.broker.permissions import Permission
 from penstock.broker.user import tags_from_json
 from penstock.broker.vhost import VirtualHost
 from penstock.core.errors import AccessRefused, NotFound
-from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute, text_field
+from penstock.server.management.api_call import (
+    AccessLevel,
+    ApiCall,
+    ApiRoute,
+    flag_field,
+    text_field,
+)
 from penstock.server.management.http import CREATED, NO_CONTENT, HttpResponse
 from penstock.server.management.list_query import item_response, list_response
 from penstock.server.management.overview import node_name
@@ -29,7 +35,7 @@ def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
         "tags": metadata["tags"],
         "metadata": metadata,
         "default_queue_type": "classic",
-        "tracing": False,
+        "tracing": call.broker.tracer(vhost).firehose,
         "cluster_state": {node_name(call.broker): "running"},
         "messages": ready + unacknowledged,
         "messages_ready": ready,
@@ -62,8 +68,10 @@ async def put_vhost(call: ApiCall) -> HttpResponse:
     body = await call.body()
     broker = call.broker
     is_new = call.name not in broker.vhosts
-    broker.add_vhost(call.name)
-    if is_new or body:
+    vhost = broker.add_vhost(call.name)
+    if "tracing" in body:
+        broker.tracer(vhost).set_firehose(flag_field(body, "tracing"))
+    if is_new or body.keys() - {"tracing", "name"}:
         metadata = {
             "description": text_field(body, "description"),
             "tags": list(tags_from_json(body.get("tags", []), "tags")),
@@ -72,9 +80,10 @@ async def put_vhost(call: ApiCall) -> HttpResponse:
     call.done()
     if not is_new:
         return NO_CONTENT
-    await asyncio.to_thread(
-        broker.users.set_permissions, call.user.name, call.name, FULL_PERMISSION
-    )
+    if not call.user.origin:  # the permissions of others are not ours to change
+        await asyncio.to_thread(
+            broker.users.set_permissions, call.user.name, call.name, FULL_PERMISSION
+        )
     return CREATED
 
 

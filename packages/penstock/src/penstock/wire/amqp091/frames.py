@@ -2,7 +2,8 @@
 
 `Amqp091FrameReader` is the broker's reader. `feed` takes the bytes of one socket read and calls an
 `Amqp091FrameHandler` for each frame. A publish whose content has arrived with it takes a fast path:
-three slices and no objects between; so do acknowledgements. Every other method is passed on as its
+three slices and no objects between; so do acknowledgements. Publishes in a row with the same
+exchange and routing key are passed on together. Every other method is passed on as its
 payload, for `methods.py` to decode. The reader guarantees that frames are complete, within the
 negotiated size and correctly terminated. Their order is checked by the handler.
 
@@ -12,7 +13,7 @@ client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
@@ -37,6 +38,9 @@ FRAME_OVERHEAD: Final = FRAME_HEADER_BYTES + 1
 FRAME_MIN_SIZE: Final = 4096
 #: The largest frame size that our clients negotiate.
 FRAME_MAX: Final = 128 << 10
+
+#: Publishes that are passed on together.
+MAX_RUN_PUBLISHES: Final = 64
 
 #: The first bytes of the payload of a `basic.deliver`.
 BASIC_DELIVER_PREFIX: Final = BASIC_DELIVER.to_bytes(4, "big")
@@ -109,6 +113,11 @@ class FastPathChannel(Protocol):
     streaming_body: bool
 
     def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None: ...
+
+    def publish_run(
+        self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]
+    ) -> None:
+        """One or more publishes in a row."""
 
     def ack(self, tag: int, multiple: bool) -> None: ...
 
@@ -200,14 +209,16 @@ class Amqp091FrameReader:
                                     )
                                 )
                             ):
-                                start = pos + 13
-                                pos = last
-                                channel.publish(
-                                    data[start : after - 2],
-                                    data[after - 2],
-                                    data[after + 7 : stop - 1],
-                                    data[stop + 7 : last - 1] if length else b"",
-                                )
+                                route, bits = data[pos + 13 : after - 2], data[after - 2]
+                                header = data[after + 7 : stop - 1]
+                                body = data[stop + 7 : last - 1] if length else b""
+                                if not data.startswith(data[pos:after], last):
+                                    pos = last
+                                    channel.publish(route, bits, header, body)
+                                    continue
+                                headers, bodies = [header], [body]
+                                pos = self._read_run(data, pos, after, last, headers, bodies)
+                                channel.publish_run(route, bits, headers, bodies)
                                 continue
                     elif method == BASIC_ACK and size == 13:
                         channel = channels.get(number)
@@ -224,6 +235,60 @@ class Amqp091FrameReader:
                 self._sink.on_error(number, method, error)
         if pos < end:
             self._tail = data[pos:] if pos else data
+
+    def _read_run(
+        self,
+        data: bytes,
+        start: int,
+        after: int,
+        pos: int,
+        headers: list[bytes],
+        bodies: list[bytes],
+    ) -> int:
+        """Read publishes from `pos` on with the same method frame as the one at `start`, which ends
+        at `after`, as far as they are complete and valid; returns where they end.
+
+        Publishes that differ only in their bodies are found by comparing what comes before.
+        """
+        end, limit = len(data), self.frame_max
+        method = data[start:after]
+        header, body = headers[0], bodies[0]
+        prefix = data[start : pos - 1 - len(body)] if body else b""
+        stride = pos - start
+        while len(bodies) < MAX_RUN_PUBLISHES:
+            if prefix and data.startswith(prefix, pos):
+                last = pos + stride
+                if last > end or data[last - 1] != FRAME_END:
+                    break
+                headers.append(header)
+                bodies.append(data[pos + len(prefix) : last - 1])
+                pos = last
+                continue
+            after = pos + len(method)
+            if end - after < 22 or not data.startswith(method, pos):
+                break
+            kind, number, size, group, _, length = _unpack_content_header(data, after)
+            stop = after + size + FRAME_OVERHEAD
+            last = stop + length + FRAME_OVERHEAD
+            if (
+                not length
+                or last > end
+                or length > limit
+                or size > limit
+                or kind != FRAME_HEADER
+                or group != 60
+                or data[after + 1 : after + 3] != method[1:3]
+                or data[stop - 1] != FRAME_END
+                or _unpack_frame_header(data, stop) != (FRAME_BODY, number, length)
+                or data[last - 1] != FRAME_END
+            ):
+                break
+            header = data[after + 7 : stop - 1]
+            prefix, stride = data[pos : stop + 7], last - pos
+            headers.append(header)
+            bodies.append(data[stop + 7 : last - 1])
+            pos = last
+        return pos
 
     # The body of a large message is passed on in pieces, not collected into whole frames.
 
@@ -284,14 +349,7 @@ class BasicDeliverWriter:
     def write(
         self, out: list[bytes], tag: int, again: bool, route: bytes, header: bytes, body: bytes
     ) -> None:
-        length = len(route)
-        prefix = self._prefixes.get(length)
-        if prefix is None:
-            prefix = (
-                _pack_frame_header(FRAME_METHOD, self._channel, len(self._head) + 9 + length)
-                + self._head
-            )
-            self._prefixes[length] = prefix
+        prefix = self._prefixes.get(len(route)) or self._prefix(len(route))
         number = self._channel
         size = len(body)
         if 0 < size <= self._body_max:
@@ -315,6 +373,41 @@ class BasicDeliverWriter:
                 b"\xce",
             )
             write_body_frames(out, number, memoryview(body), self._body_max)
+
+    def write_run(
+        self, out: list[bytes], tag: int, route: bytes, contents: Iterable[tuple[bytes, bytes]]
+    ) -> None:
+        """The same for headers and bodies of messages with one route, delivered for the first time,
+        with tags from `tag` on. Messages that share a header have the same frames but for the tag
+        and the body."""
+        prefix = lead = self._prefixes.get(len(route)) or self._prefix(len(route))
+        number = self._channel
+        last, frames = b"", b""
+        for header, body in contents:
+            size = len(body)
+            if not 0 < size <= self._body_max:
+                if lead is not prefix:
+                    out.append(b"\xce")
+                self.write(out, tag, False, route, header, body)
+                lead = prefix
+            else:
+                if header is not last:
+                    last = header
+                    head = _pack_end_and_frame_header(FRAME_END, FRAME_HEADER, number, len(header))
+                    start = _pack_end_and_frame_header(FRAME_END, FRAME_BODY, number, size)
+                    frames = b"".join((route, head, header, start))
+                out += (lead, _pack_tag(tag, 0), frames, body)
+                lead = b"\xce" + prefix
+            tag += 1
+        if lead is not prefix:
+            out.append(b"\xce")
+
+    def _prefix(self, length: int) -> bytes:
+        """For routes of this length."""
+        size = len(self._head) + 9 + length
+        prefix = _pack_frame_header(FRAME_METHOD, self._channel, size) + self._head
+        self._prefixes[length] = prefix
+        return prefix
 
 
 def write_content_frames(

@@ -133,6 +133,13 @@ class Amqp10Connection:
         self.out += (head, payload)
         self.out_bytes += len(payload)
 
+    def write_transfers(self, transfers: list[bytes]) -> None:
+        """Prefixes and payloads, in turn."""
+        if not self.out:
+            self.events.on_output()
+        self.out += transfers
+        self.out_bytes += sum(map(len, transfers))
+
     def write_checked(self, frame: bytes) -> None:
         """Write a frame that may exceed the frame size of the peer."""
         if len(frame) > self.remote_frame_max and self.remote is not None:

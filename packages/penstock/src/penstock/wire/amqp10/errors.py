@@ -46,6 +46,8 @@ HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 
 DETACH_FORCED: Final = "amqp:link:detach-forced"
+UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
+TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
 TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 MESSAGE_TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 STOLEN: Final = "amqp:link:stolen"

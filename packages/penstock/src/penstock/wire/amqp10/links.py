@@ -10,6 +10,7 @@ is sent, so that one that is discarded before leaves no gap.
 from __future__ import annotations
 
 from collections import deque
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.wire.amqp10.errors import (
@@ -45,6 +46,8 @@ from penstock.wire.amqp10.transfers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.wire.amqp10.performatives import LinkSource, LinkTarget, TransactionCoordinator
     from penstock.wire.amqp10.session import Amqp10Session
     from penstock.wire.amqp10.transfers import FlowPerformative, TransferPerformative
@@ -72,7 +75,17 @@ class OutgoingDelivery:
 
 
 class IncomingDelivery:
-    __slots__ = ("context", "id", "link", "message_format", "resumed", "second", "settled", "tag")
+    __slots__ = (
+        "context",
+        "id",
+        "link",
+        "message_format",
+        "resumed",
+        "second",
+        "settled",
+        "state",
+        "tag",
+    )
 
     def __init__(self, link: ReceiverLink, number: int, tag: bytes, settled: bool) -> None:
         self.link = link
@@ -82,6 +95,7 @@ class IncomingDelivery:
         self.second = link.rcv_settle_mode != FIRST  #: the sender settles before we do
         self.message_format = 0
         self.resumed = False  #: it was sent before the link was interrupted
+        self.state: DeliveryState | None = None  #: with which the sender sent it
         self.context: Any = None  #: for the owner
 
     def settle(self, state: DeliveryState) -> None:
@@ -246,6 +260,29 @@ class SenderLink(LinkEndpoint):
         """Send the payload of a delivery, or the next piece of it."""
         self.session.transfer(delivery, payload, more)
 
+    def send_run(
+        self, payloads: Sequence[bytes], contexts: Sequence[Any] | None
+    ) -> list[OutgoingDelivery]:
+        """Send a delivery for each payload, settled if there are no contexts.
+
+        Nothing is sent unless all fit the credit and the window, each in one transfer.
+        """
+        count = len(payloads)
+        settled = contexts is None or self.snd_settle_mode == SETTLED
+        if self.credit < count:
+            return []
+        tag = self._tag
+        deliveries = [
+            OutgoingDelivery(self, (tag + number) % SEQUENCE_MODULUS, settled, context)
+            for number, context in enumerate(contexts or repeat(None, count), 1)
+        ]
+        if not self.session.outgoing_window.transfer_run(deliveries, payloads):
+            return []
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) % SEQUENCE_MODULUS
+        self._tag = (tag + count) % SEQUENCE_MODULUS
+        return deliveries
+
     def abort(self, delivery: OutgoingDelivery) -> None:
         self.session.outgoing.pop(delivery.id, None)
         delivery.settled = True
@@ -335,6 +372,39 @@ class OutgoingWindow:
         rest = payload if self._waiting else self._write(delivery, payload, more)
         if rest is not None:
             self._waiting.append((delivery, bytes(rest), more))
+
+    def transfer_run(
+        self, deliveries: Sequence[OutgoingDelivery], payloads: Sequence[bytes]
+    ) -> bool:
+        """Send new deliveries of one link; returns whether all fit the window, each in a frame."""
+        session = self._session
+        connection = session.connection
+        count = len(deliveries)
+        if (
+            self._waiting
+            or self.room < count
+            or max(map(len, payloads)) > connection.remote_frame_max - TRANSFER_OVERHEAD
+        ):
+            return False
+        channel, handle, settled = session.channel, deliveries[0].link.handle, deliveries[0].settled
+        number = self._next_delivery
+        transfers: list[bytes] = []
+        for delivery, payload in zip(deliveries, payloads, strict=True):
+            delivery.id = number
+            if not settled:
+                session.outgoing[number] = delivery
+            transfers += (
+                encode_transfer_prefix(
+                    channel, handle, number, delivery.tag, settled, False, len(payload)
+                ),
+                payload,
+            )
+            number = (number + 1) % SEQUENCE_MODULUS
+        self._next_delivery = number
+        self.room -= count
+        self.next_id = (self.next_id + count) % SEQUENCE_MODULUS
+        connection.write_transfers(transfers)
+        return True
 
     def _write(
         self, delivery: OutgoingDelivery, payload: bytes | memoryview, more: bool
@@ -463,6 +533,7 @@ class IncomingWindow:
         if transfer.message_format:
             delivery.message_format = transfer.message_format
         delivery.resumed = transfer.resume
+        delivery.state = transfer.state
         if not settled:
             incoming[number] = delivery
         return delivery

@@ -1,7 +1,7 @@
 """Delivery states, sources and targets, and the performatives that are not frequent, also of SASL.
 
-Transfer, flow and disposition are in `transfers.py`. A delivery state of an extension
-(transactions) stays a `Described` value.
+Transfer, flow and disposition are in `transfers.py`. A delivery state of an extension stays a
+`Described` value.
 """
 
 from __future__ import annotations
@@ -71,7 +71,31 @@ class Modified:
     message_annotations: dict[Any, Any] | None = field(default=None, hash=False)
 
 
-DeliveryState = ReceivedState | Accepted | Rejected | Released | Modified | Described
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A transaction has begun."""
+
+    txn_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalState:
+    """The outcome, once the transaction is committed."""
+
+    txn_id: bytes
+    outcome: Any = None
+
+
+DeliveryState = (
+    ReceivedState
+    | Accepted
+    | Rejected
+    | Released
+    | Modified
+    | Declared
+    | TransactionalState
+    | Described
+)
 
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
@@ -79,18 +103,26 @@ RELEASED: Final = Released()
 ERROR: Final = CompositeType(0x1D, "amqp:error:list", Amqp10Error, (SYMBOL_FIELD, STRING, MAP))
 ERRORS: Final = CompositeTypes((ERROR,))
 
+_OUTCOME_TYPES: Final = (
+    CompositeType(0x24, "amqp:accepted:list", Accepted, ()),
+    CompositeType(0x25, "amqp:rejected:list", Rejected, (ERRORS.kind("error"),)),
+    CompositeType(0x26, "amqp:released:list", Released, ()),
+    CompositeType(0x27, "amqp:modified:list", Modified, (BOOLEAN, BOOLEAN, MAP)),
+)
+_OUTCOME_FIELD: Final = CompositeTypes(_OUTCOME_TYPES).kind("an outcome")
 DELIVERY_STATES: Final = CompositeTypes(
     (
         CompositeType(0x23, "amqp:received:list", ReceivedState, (UINT, ULONG)),
-        CompositeType(0x24, "amqp:accepted:list", Accepted, ()),
-        CompositeType(0x25, "amqp:rejected:list", Rejected, (ERRORS.kind("error"),)),
-        CompositeType(0x26, "amqp:released:list", Released, ()),
-        CompositeType(0x27, "amqp:modified:list", Modified, (BOOLEAN, BOOLEAN, MAP)),
+        *_OUTCOME_TYPES,
+        CompositeType(0x33, "amqp:declared:list", Declared, (BINARY,)),
+        CompositeType(
+            0x34, "amqp:transactional-state:list", TransactionalState, (BINARY, _OUTCOME_FIELD)
+        ),
     )
 )
 
 #: The terminal states.
-OUTCOMES: Final = (Accepted, Rejected, Released, Modified)
+OUTCOMES: Final = (Accepted, Rejected, Released, Modified, Declared)
 
 OUTCOME_NAMES: Final = (
     "amqp:accepted:list",
@@ -156,6 +188,30 @@ class LinkTarget:
 @dataclass(slots=True)
 class TransactionCoordinator:
     capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Begin a transaction."""
+
+    global_id: Any = None  #: of a distributed transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Discharge:
+    """End a transaction: commit it, or with `fail` roll it back."""
+
+    txn_id: bytes
+    fail: bool = False
+
+
+#: What a client sends to the coordinator.
+TRANSACTION_REQUESTS: Final = CompositeTypes(
+    (
+        CompositeType(0x31, "amqp:declare:list", Declare, (ANY,)),
+        CompositeType(0x32, "amqp:discharge:list", Discharge, (BINARY, BOOLEAN)),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from penstock.wire.amqp10.errors import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
     LIMIT_EXCEEDED,
+    NOT_IMPLEMENTED,
     STOLEN,
     TRANSFER_LIMIT,
     UNATTACHED_HANDLE,
@@ -41,6 +42,7 @@ from penstock.wire.amqp10.performatives import (
     DeliveryState,
     Detach,
     End,
+    TransactionalState,
     encode_delivery_state,
     encode_performative_frame,
 )
@@ -215,7 +217,8 @@ class Amqp10Session:
         link.detach(closed=detach.closed)
         self._forget(link)
 
-    def _fail(self, link: LinkEndpoint, fault: LinkFault) -> None:
+    def fail(self, link: LinkEndpoint, fault: LinkFault) -> None:
+        """Detach a link, because of an error of the peer."""
         error = Amqp10Error(fault.condition, fault.description or None)
         self.connection.events.on_detach(link, True, error)
         link.detach(error)
@@ -232,7 +235,7 @@ class Amqp10Session:
             try:
                 self.incoming_window.take(link, transfer, data[at:stop])
             except LinkFault as fault:
-                self._fail(link, fault)
+                self.fail(link, fault)
         if not room:
             self.connection.write(encode_session_flow(self.channel, *self.flow_state()))
 
@@ -255,6 +258,8 @@ class Amqp10Session:
             return
         try:
             if isinstance(link, SenderLink):
+                if flow.properties and "txn-id" in flow.properties:
+                    raise LinkFault(NOT_IMPLEMENTED, "transactional acquisition is not supported")
                 if flow.link_credit is not None:
                     seen = flow.delivery_count or 0
                     ahead = (link.delivery_count - seen) % SEQUENCE_MODULUS
@@ -266,7 +271,7 @@ class Amqp10Session:
             elif isinstance(link, ReceiverLink):
                 self._sender_flow(link, flow)
         except LinkFault as fault:
-            self._fail(link, fault)
+            self.fail(link, fault)
             return
         if flow.echo and link.live:
             link.send_flow()
@@ -312,6 +317,8 @@ class Amqp10Session:
         elif state is not None:
             for number in _deliveries_in_range(outgoing, disposition):
                 outgoing[number].state = state
+                if isinstance(state, TransactionalState):
+                    on_outcome(outgoing[number])
 
     # Outgoing.
 

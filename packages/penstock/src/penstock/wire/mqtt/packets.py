@@ -8,7 +8,9 @@ check whether a packet is allowed now or fits the client's maximum packet size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
@@ -19,6 +21,7 @@ from penstock.wire.mqtt.fields import (
     CONNACK,
     CONNECT,
     DISCONNECT,
+    PUBACK,
     PUBREL,
     SUBACK,
     SUBSCRIBE,
@@ -342,6 +345,16 @@ def encode_acknowledgement(
     if properties:
         body += encode_properties(properties)
     return bytes((first,)) + write_varint(len(body)) + body
+
+
+def encode_pubacks(numbers: Sequence[int]) -> bytes:
+    """PUBACK for each packet identifier, without a reason."""
+    words = array("H", bytes(4 * len(numbers)))
+    words[::2] = array("H", (PUBACK << 12 | 2,)) * len(numbers)
+    words[1::2] = array("H", numbers)
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words.tobytes()
 
 
 def encode_connack(

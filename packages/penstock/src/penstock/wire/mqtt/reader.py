@@ -3,7 +3,8 @@
 `PacketReader.feed` calls a `PacketHandler` for each packet. A PUBLISH that is complete, as nearly
 all are, takes a fast path: a slice each for topic and payload, and no objects between. Its topic is
 checked once and cached. A payload larger than `large` is passed on in pieces. Acknowledgements are
-decoded here too; any other packet is passed on as its body, for `packets.py` to decode.
+decoded here too; any other packet is passed on as its body, for `packets.py` to decode. Packets of
+the same kind in a row, PUBLISH with the same topic or PUBACK, are passed on together.
 
 The reader guarantees that packets are complete, within the limit, have valid flags, and that the
 fields it reads are valid. It raises `MqttError`, and exceptions of the handler; after either it
@@ -12,6 +13,9 @@ cannot be fed again. The order of packets is checked by the handler.
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from penstock.wire.mqtt.fields import (
@@ -40,6 +44,8 @@ MAX_BUFFERED_BYTES: Final = 1 << 20
 #: The cache of valid topics: at most about 100 KB per connection.
 MAX_CACHED_TOPICS: Final = 512
 MAX_CACHED_TOPIC_BYTES: Final = 128
+#: Before the first PUBLISH. Many clients only subscribe, and an empty set has 200 bytes.
+_NO_TOPICS: Final[frozenset[bytes]] = frozenset()
 
 
 _PUBACK_REASON_CODES: Final = frozenset(
@@ -77,6 +83,12 @@ class PacketHandler(Protocol):
         `number` is 0 at QoS 0. In MQTT 5.0 `topic` may be empty, if there is an alias.
         """
 
+    def on_publish_run(
+        self, first: int, topic: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> None:
+        """Several complete PUBLISH in a row, with the same first byte and topic and no properties,
+        neither retained nor sent again. At QoS 0 there are no numbers."""
+
     def on_large_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, size: int
     ) -> None:
@@ -87,6 +99,9 @@ class PacketHandler(Protocol):
 
     def on_acknowledgement(self, kind: int, number: int, reason: int, properties: bytes) -> None:
         """PUBACK, PUBREC, PUBREL or PUBCOMP."""
+
+    def on_pubacks(self, numbers: Sequence[int]) -> None:
+        """Several PUBACK in a row."""
 
     def on_packet(self, kind: int, flags: int, body: bytes) -> None:
         """Any other packet, also one that only servers send."""
@@ -100,7 +115,7 @@ class PacketReader:
 
     def __init__(self, handler: PacketHandler, limit: int, large: int) -> None:
         self._handler = handler
-        self._known: set[bytes] = set()
+        self._known: set[bytes] | frozenset[bytes] = _NO_TOPICS
         self._tail = bytearray()
         self._need = 0  # how long the tail has to be before it is read again
         self._left = 0  # bytes to come of a large payload
@@ -185,12 +200,27 @@ class PacketReader:
                     raise truncated_publish()
                 if topic not in known and (topic or version != 5):
                     self._learn(topic)
+                    known = self._known
                 pos = after
-                on_publish(first, topic, number, properties, data[at:after])
+                payload = data[at:after]
+                if first in RUN_FIRST_BYTES and after < end and data[after] == first:
+                    payloads, numbers = [payload], [number]
+                    if not properties and topic:
+                        pos = self._read_run(data, after, topic, numbers, payloads)
+                    if len(payloads) > 1:
+                        self._handler.on_publish_run(first, topic, numbers, payloads)
+                        continue
+                on_publish(first, topic, number, properties, payload)
             elif size == 2 and PUBACK <= kind <= PUBCOMP and after <= end:
                 number = data[start] << 8 | data[start + 1]
                 if not number:
                     raise missing_packet_identifier()
+                if kind == PUBACK and end - after > 3:
+                    acknowledged = read_pubacks(data, pos)
+                    if acknowledged:
+                        pos += 4 * len(acknowledged)
+                        self._handler.on_pubacks(acknowledged)
+                        continue
                 pos = after
                 self._handler.on_acknowledgement(kind, number, 0, b"")
             else:
@@ -199,6 +229,49 @@ class PacketReader:
                     break
                 pos = done
                 version, limit, large = self.version, self.limit, self.large
+        return pos
+
+    def _read_run(
+        self, data: bytes, pos: int, topic: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> int:
+        """Read PUBLISH packets like the one before `pos`, as far as they are complete and valid;
+        returns the position after them."""
+        end = len(data)
+        first = data[pos]
+        head = len(topic).to_bytes(2, "big") + topic
+        has_number, has_properties = first & 6 > 0, self.version == 5
+        largest = min(self.large, self.limit - 5)
+        for _ in range(MAX_RUN_PACKETS - 1):
+            if end - pos < 4 or data[pos] != first:
+                break
+            size = data[pos + 1]
+            start = pos + 2
+            if size > 127:
+                if not 0 < data[start] < 128:
+                    break
+                size += (data[start] << 7) - 128
+                start += 1
+            after = start + size
+            if after > end or size > largest or not data.startswith(head, start):
+                break
+            at = start + len(head)
+            number = 0
+            if has_number:
+                at += 2
+                if at > after:
+                    break
+                number = data[at - 2] << 8 | data[at - 1]
+                if not number:
+                    break
+            if has_properties:
+                if at >= after or data[at]:
+                    break
+                at += 1
+            if at > after:
+                break
+            numbers.append(number)
+            payloads.append(data[at:after])
+            pos = after
         return pos
 
     def _long_publish(self, data: bytes, pos: int, start: int, after: int) -> int:
@@ -303,8 +376,8 @@ class PacketReader:
     def _learn(self, topic: bytes) -> None:
         check_topic_name_bytes(topic)
         if len(topic) <= MAX_CACHED_TOPIC_BYTES:
-            if len(self._known) >= MAX_CACHED_TOPICS:
-                self._known.clear()
+            if len(self._known) >= MAX_CACHED_TOPICS or not isinstance(self._known, set):
+                self._known = set()
             self._known.add(topic)
 
 
@@ -317,10 +390,25 @@ def _packet_type(first: int) -> int:
     return kind if flags == (2 if kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE) else 0) else 0
 
 
+#: Of PUBLISH at QoS 0 and 1, neither retained nor sent again.
+RUN_FIRST_BYTES: Final = (0x30, 0x32)
+#: Packets that are passed on together.
+MAX_RUN_PACKETS: Final = 64
+MAX_RUN_PUBACKS: Final = 1024
+
 PACKET_TYPES: Final[bytes] = bytes(map(_packet_type, range(256)))
 
 #: MQTT 3.1 resends these with DUP set.
 DUP_PACKET_TYPES: Final = {kind << 4 | 8 | 2: kind for kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE)}
+
+
+def read_pubacks(data: bytes, pos: int) -> Sequence[int]:
+    """The numbers of the PUBACK packets from `pos`, if the data has nothing else; else none."""
+    words = array("H", data[pos : pos + min(len(data) - pos & ~3, 4 * MAX_RUN_PUBACKS)])
+    if sys.byteorder == "little":
+        words.byteswap()
+    numbers = words[1::2]
+    return () if words[::2].count(PUBACK << 12 | 2) < len(numbers) or 0 in numbers else numbers
 
 
 def read_remaining_length(data: bytes, pos: int, version: int) -> tuple[int, int]:

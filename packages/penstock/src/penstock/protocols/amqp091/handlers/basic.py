@@ -9,6 +9,7 @@ from typing import Final
 from penstock.broker.contract import Message, Queue
 from penstock.core.errors import NotAllowed, PreconditionFailed, Unsupported
 from penstock.protocols.amqp091.channel import DIRECT_REPLY_TO, Amqp091Consumer, AmqpChannel
+from penstock.protocols.amqp091.stream_filter import stream_filter
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.methods import MethodArguments, encode_method_frame
 
@@ -48,6 +49,8 @@ def basic_consume(channel: AmqpChannel, args: MethodArguments) -> None:
         consumer = Amqp091Consumer(channel, queue, name, tag, args.no_ack, channel.prefetch)
         consumer.exclusive = args.exclusive
         consumer.arguments = args.arguments
+        if queue.type == "stream":
+            consumer.selects = stream_filter(args.arguments)
         known = {"exclusive": args.exclusive, "prefetch": channel.prefetch}
         queue.channel_open(consumer, {**args.arguments, **known})
         channel.consumers[tag] = consumer

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.users import AccessControl
+from penstock.core.client_certificate import certificate_login
 from penstock.core.errors import (
     AuthenticationFailed,
     CommandInvalid,
@@ -21,6 +22,7 @@ from penstock.core.errors import (
     WireSyntaxError,
 )
 from penstock.core.field_table import decode_table
+from penstock.core.logs import get_logger
 from penstock.protocols.connection import check_admission
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.frames import FRAME_MIN_SIZE, PROTOCOL_HEADER
@@ -36,9 +38,11 @@ def connection_close(terminal: Amqp091Terminal, number: int, args: MethodArgumen
 
 
 def connection_update_secret(terminal: Amqp091Terminal, number: int, args: MethodArguments) -> None:
-    """Credentials are checked when a connection is opened, and do not expire."""
-    terminal.send(encode_method_frame(0, methods.CONNECTION_UPDATE_SECRET_OK))
+    """A new token, before the old one expires."""
+    terminal.renew_credential(args.new_secret)
 
+
+_log = get_logger("penstock.amqp091")
 
 CAPABILITIES: Final = {
     "publisher_confirms": True,
@@ -82,19 +86,25 @@ class Amqp091Handshake:
             raise FrameError(f"not an AMQP 0-9-1 client: it sent {data[:8]!r} as protocol header")
         self.has_protocol_header = True
         self._received = b""
-        mechanisms = b"PLAIN AMQPLAIN"
-        if self._terminal.host.kernel.settings.anonymous:
-            mechanisms += b" ANONYMOUS"
         self._send_method(
             methods.CONNECTION_START,
             version_major=0,
             version_minor=9,
             server_properties={**self._terminal.host.product, "capabilities": CAPABILITIES},
-            mechanisms=mechanisms,
+            mechanisms=" ".join(self._mechanisms()).encode(),
             locales=b"en_US",
         )
         self._expected = methods.CONNECTION_START_OK
         return data[8:]
+
+    def _mechanisms(self) -> list[str]:
+        offered = ["PLAIN", "AMQPLAIN"]
+        settings = self._terminal.host.kernel.settings
+        if settings.anonymous:
+            offered.append("ANONYMOUS")
+        if certificate_login(self._terminal.transport, settings.tls):
+            offered.append("EXTERNAL")
+        return offered
 
     def on_method(self, channel: int, payload: bytes) -> None:
         method, args = decode_method(payload)
@@ -119,9 +129,7 @@ class Amqp091Handshake:
     def start_ok(self, args: MethodArguments) -> None:
         terminal = self._terminal
         terminal.client_properties = args.client_properties
-        credentials = read_credentials(
-            args.mechanism, args.response, terminal.host.kernel.settings.anonymous
-        )
+        credentials = read_credentials(args.mechanism, args.response, self._mechanisms())
         self._expected = 0
         terminal.flow_control.hold()
         loop = terminal.host.kernel.loop
@@ -135,9 +143,15 @@ class Amqp091Handshake:
             if mechanism == "ANONYMOUS":
                 name = terminal.host.kernel.settings.anonymous_user
                 user = users.anonymous(name, address=address)
+            elif mechanism == "EXTERNAL":
+                tls = terminal.host.kernel.settings.tls
+                user = users.certified(certificate_login(terminal.transport, tls), address=address)
             else:
                 user = await users.authenticate(name, password, address=address)
-        except PenstockError:
+        except PenstockError as error:
+            _log.info(
+                "login refused", connection=terminal.name, mechanism=mechanism, reason=str(error)
+            )
             terminal.host.kernel.metrics.refused += 1
             terminal.fail(
                 AuthenticationFailed(
@@ -196,8 +210,10 @@ HANDSHAKE_METHODS: Final[dict[int, Callable[[Amqp091Handshake, MethodArguments],
 }
 
 
-def read_credentials(mechanism: str, response: bytes, anonymous: bool) -> tuple[str, bytes]:
+def read_credentials(mechanism: str, response: bytes, offered: list[str]) -> tuple[str, bytes]:
     """The user name and the password in a response of the mechanism."""
+    if mechanism not in offered:
+        raise CommandInvalid(f"authentication mechanism {mechanism!r} is not offered")
     if mechanism == "PLAIN":
         parts = response.split(b"\0")
         if len(parts) == 3:
@@ -207,8 +223,6 @@ def read_credentials(mechanism: str, response: bytes, anonymous: bool) -> tuple[
         name, password = table.get("LOGIN"), table.get("PASSWORD")
         if isinstance(name, str) and isinstance(password, str | bytes):
             return name, password if isinstance(password, bytes) else password.encode()
-    elif mechanism == "ANONYMOUS" and anonymous:
+    else:  # ANONYMOUS, EXTERNAL
         return "", b""
-    else:
-        raise CommandInvalid(f"authentication mechanism {mechanism!r} is not offered")
     raise WireSyntaxError(f"invalid response for authentication mechanism {mechanism}")

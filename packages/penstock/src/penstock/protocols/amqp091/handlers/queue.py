@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.broker.declarations import SESSION_QUEUE_TYPE
 from penstock.core.errors import PreconditionFailed
-from penstock.protocols.amqp091.channel import AmqpChannel
+from penstock.protocols.amqp091.channel import DIRECT_REPLY_TO, AmqpChannel
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.methods import MethodArguments
 
@@ -12,8 +12,9 @@ from penstock.wire.amqp091.methods import MethodArguments
 def queue_declare(channel: AmqpChannel, args: MethodArguments) -> None:
     connection = channel.connection
     vhost = connection.vhost
-    if args.passive and args.queue in vhost.replies:
-        # A passive declare of a reply queue asks whether the requester is still connected.
+    if args.passive and (args.queue in vhost.replies or args.queue == DIRECT_REPLY_TO):
+        # A passive declare of a reply queue asks whether the requester is still connected; some
+        # clients ask for the pseudo-queue before they consume from it.
         channel.reply(methods.QUEUE_DECLARE_OK, queue=args.queue, consumer_count=1)
         return
     if args.passive:

@@ -8,6 +8,10 @@ stop reading, because it would not read the commit either.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import Message
@@ -29,8 +33,6 @@ def tx_select(channel: AmqpChannel, args: MethodArguments) -> None:
 
 
 def tx_commit(channel: AmqpChannel, args: MethodArguments) -> None:
-    _transaction(channel).commit()
-
     def committed() -> None:
         if not channel.closing:
             channel.reply(methods.TX_COMMIT_OK)
@@ -38,7 +40,7 @@ def tx_commit(channel: AmqpChannel, args: MethodArguments) -> None:
     def failed(error: OSError) -> None:
         channel.connection.fail(error, methods.TX_COMMIT)
 
-    channel.connection.host.kernel.committer.after(committed, failed)
+    _transaction(channel).commit(committed, failed)
 
 
 def tx_rollback(channel: AmqpChannel, args: MethodArguments) -> None:
@@ -56,15 +58,36 @@ def _transaction(channel: AmqpChannel) -> ChannelTransaction:
 MESSAGE_OVERHEAD_BYTES: Final = 400
 
 
+#: Delivery tag, delivery, and None for an acknowledgement or whether to requeue.
+TransactionalAck = tuple[int, "UnackedDelivery", bool | None]
+
+
+@dataclass(slots=True)
+class PendingCommit:
+    acknowledgements: list[TransactionalAck]  #: that wait for the messages
+    done: Callable[[], None]
+    failed: Callable[[OSError], None]
+    is_stored: bool = False
+
+
 class ChannelTransaction:
-    __slots__ = ("_acknowledgements", "_channel", "_held", "_pool", "_publishes", "committing")
+    __slots__ = (
+        "_acknowledgements",
+        "_channel",
+        "_commits",
+        "_held",
+        "_pool",
+        "_publishes",
+        "committing",
+    )
 
     def __init__(self, channel: AmqpChannel) -> None:
         self._channel = channel
         self._pool = channel.connection.host.kernel.pool
         self._held = 0  #: bytes of the budget
         self._publishes: list[tuple[Amqp091Producer, Message]] = []
-        self._acknowledgements: list[tuple[int, UnackedDelivery, bool | None]] = []
+        self._acknowledgements: list[TransactionalAck] = []
+        self._commits: deque[PendingCommit] = deque()  # without an answer
         self.committing = False
 
     def hold(self, size: int) -> None:
@@ -89,22 +112,67 @@ class ChannelTransaction:
     def add_acknowledgement(self, tag: int, unacked: UnackedDelivery, requeue: bool | None) -> None:
         self._acknowledgements.append((tag, unacked, requeue))
 
-    def commit(self) -> None:
-        """Publish and acknowledge; the committer then waits for the disk."""
-        self.committing = True
+    def commit(self, done: Callable[[], None], failed: Callable[[OSError], None]) -> None:
+        """Publish and acknowledge; `done` is called when the messages are on disk.
+
+        Acknowledgements wait for that: after a power cut, a message that the transaction moves
+        from one queue to another is in one of them.
+        """
+        commit = PendingCommit(self._acknowledgements, done, failed)
+        publishes, self._publishes = self._publishes, []
+        kernel = self._channel.connection.host.kernel
         # The response covers all of it, so nothing may be deferred to a later write batch.
-        self._channel.connection.host.kernel.write_batch.reader = None
+        kernel.write_batch.reader = None
+        self.committing = True
         try:
-            for producer, message in self._publishes:
+            for producer, message in publishes:
                 producer.post(producer, message, 0)
-            self._channel.connection.published += len(self._publishes)
-            for tag, unacked, requeue in self._acknowledgements:
-                self._channel.settle(tag, unacked, requeue)
+            self._channel.connection.published += len(publishes)
         finally:
-            self._publishes.clear()
-            self._acknowledgements.clear()
             self.committing = False
             self.release(self._held)
+        self._acknowledgements = []
+        self._commits.append(commit)
+        if publishes and commit.acknowledgements:
+            kernel.committer.after(partial(self._acknowledge_published, commit), failed)
+        else:
+            self._acknowledge(commit)
+            kernel.committer.after(partial(self._stored, commit), failed)
+
+    def _acknowledge(self, commit: PendingCommit) -> None:
+        acknowledgements, commit.acknowledgements = commit.acknowledgements, []
+        self.committing = True
+        try:
+            for tag, unacked, requeue in acknowledgements:
+                self._channel.settle(tag, unacked, requeue)
+        finally:
+            self.committing = False
+
+    def _acknowledge_published(self, commit: PendingCommit) -> None:
+        """They are written before the answer is sent; in a cluster, all members get them first."""
+        self._acknowledge(commit)
+        writer = self._channel.connection.writer
+        if writer.awaiting_credit:  # no read ends here that would request the next messages
+            writer.request()
+        committer = self._channel.connection.host.kernel.committer
+        if committer.is_replicated:
+            committer.after(partial(self._stored, commit), commit.failed)
+        else:
+            self._stored(commit)
+
+    def _stored(self, commit: PendingCommit) -> None:
+        """Commits are answered in their order."""
+        commit.is_stored = True
+        while self._commits and self._commits[0].is_stored:
+            self._commits.popleft().done()
+
+    def abandon(self) -> None:
+        """The channel closes: what was not acknowledged so far is not acknowledged."""
+        for commit in reversed(self._commits):
+            self._acknowledgements[:0] = commit.acknowledgements
+            commit.acknowledgements = []
+        self._commits.clear()
+        self.rollback()
 
     def rollback(self) -> None:
         """Discard the publishes; acknowledged deliveries are unacknowledged again."""

@@ -72,6 +72,8 @@ _SHORT_STRING_FIELDS: Final = {
 _TO: Final = 2
 _SUBJECT: Final = 3
 _CREATION_TIME: Final = 9
+#: With these an exchange has to read the headers.
+_ROUTING_HEADERS: Final = frozenset({"CC", "x-opt-delivery-delay", "x-opt-delivery-time"})
 #: Messages with later fields are rare.
 _FAST_FIELDS: Final = 11
 
@@ -146,7 +148,7 @@ def convert_incoming_head(
     if head.kind != DATA and kind is None:
         basic.type = ENCODED_BODY_TYPE
     if headers:
-        message.flags = SENDER_SELECTED if "CC" in headers else 0
+        message.flags = SENDER_SELECTED if not _ROUTING_HEADERS.isdisjoint(headers) else 0
         table += encode_table(headers)[4:]
     _carry_transport(basic, message, mode, priority, ttl)
     basic.table = (

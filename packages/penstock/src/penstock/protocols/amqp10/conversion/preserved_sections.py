@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from penstock.core.errors import WireSyntaxError
 from penstock.core.field_table import decode_table
+from penstock.core.trace_context import TRACEPARENT, TRACESTATE
 from penstock.protocols.amqp10.conversion.properties import (
     BROKER_ANNOTATION_NAMES,
     CC_ANNOTATION,
@@ -50,6 +51,7 @@ from penstock.wire.amqp10.message import (
     decode_list_fields,
     section_prefix,
 )
+from penstock.wire.amqp10.values import Symbol
 
 #: The signature's entry in the field table: its name, and the size of its value.
 _SIGNATURE_ENTRY: Final = b"\x0fx-amqp-1.0-sealx\0\0\0\x08"
@@ -249,12 +251,18 @@ def _restore_sections(
         preserved.footer = sections[FOOTER]
     current = _headers(basic)
     properties = values.get(APPLICATION_PROPERTIES)
+    original = values.get(MESSAGE_ANNOTATIONS)
+    for name in (TRACEPARENT, TRACESTATE):  # an annotation stays one
+        known = isinstance(properties, dict) and name in properties
+        annotation = original.get(Symbol(name)) if isinstance(original, dict) else None
+        if annotation is not None and annotation == current.get(name) and not known:
+            del current[name]
+            application.pop(encode_string(name.encode()), None)
     encoded = _map(application)
     if isinstance(properties, dict) and _application_properties_unchanged(properties, current):
         encoded = sections[APPLICATION_PROPERTIES][3:]
         for name in properties:
             annotations.pop(encode_symbol(name) if name.isascii() else b"", None)
-    original = values.get(MESSAGE_ANNOTATIONS)
     if isinstance(original, dict):
         _restore_annotations(original, current, annotations)
     return encoded, annotations

@@ -24,6 +24,7 @@ from uuid import UUID
 
 from penstock.broker.vhost import TOPIC_EXCHANGE
 from penstock.core.basic_properties import SHORTSTR_MAX
+from penstock.core.trace_context import TRACEPARENT, TRACESTATE
 from penstock.protocols.amqp10.addresses import parse_link_address, queue_address
 from penstock.protocols.amqp10.conversion.values import (
     encode_string,
@@ -360,6 +361,9 @@ def convert_annotations(encoded: bytes, basic: RawBasicProperties, headers: dict
             basic.type = short
         elif key == CLUSTER_ID_ANNOTATION and (short := _shortstr_or_none(value)):
             basic.cluster_id = short
+        elif key in (TRACEPARENT, TRACESTATE) and isinstance(value, str):
+            headers[str(key)] = str(value)  # for other protocols; the annotation is preserved
+            exact = False
         else:
             name = header_name(key, value)
             exact &= name is not None and _put_header(name, value, headers) and is_lossless(value)

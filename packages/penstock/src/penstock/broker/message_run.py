@@ -1,0 +1,51 @@
+"""Runs: small messages that a client has published in a row, with the same route and flags.
+
+A read of a busy socket has many messages, and most are followed by others like them. A run is
+routed once, encoded once for all receivers that can share the bytes, and entered into tables as a
+whole. Drivers and terminals that cannot use a run get its messages one by one.
+
+    terminal → exchange      channel_post_run
+    exchange → sink          push_run, if the sink `takes_runs`
+    driver → terminal        `Channel.forward_run`, if the terminal has set it
+    exchange → terminal      `Channel.confirm_run`, if the terminal has set it
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, runtime_checkable
+
+from penstock.broker.contract import MAX_PACKET_ID, Message, Sink
+
+#: The longest run: with it, a message to a hundred receivers stays within a write batch.
+MAX_RUN_MESSAGES: Final = 64
+
+
+class MessageRun:
+    __slots__ = ("encoded", "flags", "messages", "packet_id", "route")
+
+    def __init__(self, route: bytes, flags: int, messages: list[Message]) -> None:
+        """All messages have this route and these flags, and their bodies are in memory."""
+        self.route = route
+        self.flags = flags
+        self.messages = messages
+        #: The packet id of the first message, for sessions in which the ids are free; others follow
+        #: it. The sessions of a run share it, so that they share the encoded packets.
+        self.packet_id = 0
+        self.encoded: dict[tuple[int, int], bytes] = {}  #: terminals share what they have encoded
+
+    def number(self, sequence: int) -> None:
+        """Set the packet id from the number of messages that the exchange had posted before."""
+        first = sequence % MAX_PACKET_ID + 1
+        self.packet_id = first if first + len(self.messages) <= MAX_PACKET_ID else 1
+
+
+@runtime_checkable
+class RunSink(Sink, Protocol):
+    """A sink that accepts a run as a whole, while it `takes_runs`."""
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether it will store or send every message: else each has its own outcome."""
+
+    def push_run(self, run: MessageRun) -> int:
+        """Returns ACCEPTED or LOGGED."""

@@ -1,0 +1,1 @@
+"""The load generator behind `penstock perf`: publishers and consumers of any broker."""

@@ -1,0 +1,77 @@
+// A list that the broker pages, sorts and filters; its state is in the address, so links keep it.
+import { watch } from "/static/api.js";
+import { button, h, number } from "/static/dom.js";
+
+const SIZES = [25, 50, 100, 250, 500];
+
+// Columns: {label, field (sortable), cell(row), kind}. `rows` of the answer replace the table's body.
+export function list(view, { path, columns, sort = "name", reverse = false, every = 3, placeholder = "Filter by name", empty = "None", tools = [] }) {
+  const state = {
+    page: Number(view.query.get("page")) || 1, size: Number(view.query.get("size")) || 50,
+    name: view.query.get("name") || "", regex: view.query.get("regex") === "true",
+    sort: view.query.get("sort") || sort, reverse: view.query.has("sort") ? view.query.get("reverse") === "true" : reverse,
+  };
+  let watching = new AbortController();
+  const filter = h("input", { type: "search", placeholder: `${placeholder}  ( / )`, "aria-label": placeholder, value: state.name, "data-filter": true,
+    oninput() { clearTimeout(filter.timer); filter.timer = setTimeout(() => change({ name: filter.value, page: 1 }), 250); } });
+  const regex = h("input", { type: "checkbox", checked: state.regex, onchange() { change({ regex: regex.checked, page: 1 }); } });
+  const size = h("select", { "aria-label": "Rows per page", onchange() { change({ size: Number(size.value), page: 1 }); } },
+    SIZES.map(one => h("option", { value: one, selected: one === state.size }, `${one} rows`)));
+  const heads = columns.map(column => h("th", { scope: "col", class: column.kind },
+    column.field ? button(column.label, () => change({ sort: column.field, reverse: state.sort === column.field && !state.reverse, page: 1 })) : column.label));
+  const rows = h("tbody");
+  const none = h("p", { class: "empty", role: "status" }, "Loading…");
+  const wrong = h("p", { class: "banner bad", role: "alert", hidden: true });
+  const count = h("span");
+  const back = button("‹ Previous", () => change({ page: state.page - 1 }));
+  const next = button("Next ›", () => change({ page: state.page + 1 }));
+
+  function change(changes) {
+    Object.assign(state, changes);
+    const query = new URLSearchParams(view.query);
+    for (const [key, value] of Object.entries({ ...state, page: state.page > 1 && state.page, size: state.size !== 50 && state.size }))
+      if (value) query.set(key, value); else query.delete(key);
+    view.replaceQuery(query);
+    follow();
+  }
+
+  function follow() {
+    watching.abort();
+    watching = new AbortController();
+    const query = new URLSearchParams({ page: state.page, page_size: state.size, sort: state.sort, sort_reverse: state.reverse });
+    if (state.name) { query.set("name", state.name); query.set("use_regex", state.regex); }
+    const [base, fixed] = path.split("?");
+    heads.forEach((head, n) => {
+      if (columns[n].field === state.sort) head.setAttribute("aria-sort", state.reverse ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    watch(`${base}?${query}${fixed ? `&${fixed}` : ""}`, every, show, fail, AbortSignal.any([watching.signal, view.signal]));
+  }
+
+  function show(answer) {
+    wrong.hidden = true;
+    const focused = rows.contains(document.activeElement) && document.activeElement.dataset.key;
+    rows.replaceChildren(...answer.items.map(row => h("tr", null, columns.map(column => h("td", { class: column.kind }, column.cell(row))))));
+    if (focused) rows.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    none.textContent = state.name ? "Nothing matches the filter" : empty;
+    none.hidden = answer.items.length > 0;
+    const first = (answer.page - 1) * answer.page_size;
+    count.textContent = answer.items.length ? `${number(first + 1)}–${number(first + answer.item_count)} of ${number(answer.filtered_count)}`
+      + (answer.filtered_count < answer.total_count ? ` (${number(answer.total_count)} in all)` : "") : `0 of ${number(answer.total_count)}`;
+    back.disabled = answer.page <= 1;
+    next.disabled = answer.page >= answer.page_count;
+  }
+
+  function fail(error) {
+    if (error.word === "page_out_of_range") { change({ page: 1 }); return; }
+    if (view.failed(error)) return;
+    wrong.textContent = error.message;
+    wrong.hidden = false;
+  }
+
+  follow();
+  return h("section", { class: "card" },
+    h("div", { class: "filters" }, filter, h("label", { class: "check" }, regex, "Regex"), h("span", { class: "space" }), tools),
+    wrong, h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, heads)), rows)), none,
+    h("div", { class: "pager" }, count, h("span", { class: "space" }), size, back, next));
+}
