@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock_spark import bronze
+from penstock_spark.batch_spans import batch_span
 from penstock_spark.bronze import BronzeFiles, apply_readable
 from penstock_spark.directory import FlowDirectory, FlowLock
 from penstock_spark.flow import FlowBatch, PipelineFlow
@@ -98,7 +99,14 @@ class BatchProcessor:
         def apply(files: BronzeFiles) -> None:
             rows = batch.rows if files.files == batch.files else files.count()
             messages = files.frame(spark, table)
-            self.flow.apply(FlowBatch(batch.batch, messages, files, rows, lake))
+            source = ",".join(sorted(batch.ends)) or self.flow.name
+            with batch_span(
+                source,
+                rows,
+                lambda: files.read(["headers"]),
+                **{"penstock.flow": self.flow.name, "penstock.batch": batch.batch},
+            ):
+                self.flow.apply(FlowBatch(batch.batch, messages, files, rows, lake))
 
         progress = FlowProgress(self.directory.progress, self.flow.name)
         files = BronzeFiles(table.location, batch.files, batch.batch, batch.batch, shards=shards)

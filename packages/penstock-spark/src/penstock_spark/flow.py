@@ -137,6 +137,7 @@ class PeriodicTask:
     work: Callable[[SparkSession], None]  #: returns at once if nothing is due
     every: float  #: seconds between calls
     retry_after: float  #: seconds, after a failure
+    first_after: float | None = None  #: seconds before the first call; None: as `every`
 
 
 @contextmanager
@@ -160,7 +161,7 @@ def _run_periodically(
     spark: SparkSession, flow: str, task: PeriodicTask, end: threading.Event
 ) -> None:
     use_scheduler_pool(spark, task.name)
-    pause = task.every
+    pause = task.every if task.first_after is None else task.first_after
     while not end.wait(pause):
         pause = task.every
         try:

@@ -64,6 +64,7 @@ _MAX_ATTEMPTS: Final = 3
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     url: str
+    management_url: str | None = None  #: None: where the broker says, or its default port
     starting: str = "earliest"  #: for streams that are not in bronze
     max_offsets: int = 500_000  #: the largest batch
     fail_on_loss: bool = True
@@ -155,7 +156,10 @@ class FlowRunner:
         """Run the query once: returns when it is stopped or complete."""
         self._cause = None
         self._stopping.clear()
-        declare_missing_streams(self._source.url, self._flow.streams, self._flow.sources)
+        source = self._source
+        declare_missing_streams(
+            source.url, self._flow.streams, self._flow.sources, source.management_url
+        )
         lake = self._directory.lake
         bronze.open_table(lake, self._source.shards)
         if self._writer is None:  # once: a flow that was taken over is not taken back
@@ -220,6 +224,8 @@ class FlowRunner:
             maxOffsetsPerTrigger=source.max_offsets,
             failOnDataLoss=source.fail_on_loss,
         )
+        if source.management_url is not None:
+            reader = reader.option("managementUrl", source.management_url)
         return bronze.load_messages(reader)
 
     def _finish(self, query: StreamingQuery, checkpoint: FlowCheckpoint) -> None:
@@ -283,12 +289,12 @@ class QueryFailure:
 def classify_failure(raised: Exception, cause: Exception | None) -> QueryFailure:
     """`cause` is the exception of the batch, if there is one."""
     error = raised if cause is None else cause
-    if not _is_from_spark(error):
-        return _classified(error, type(error), str(error), error)
     text = str(error)
-    if _DISK_FULL in text:  # perhaps in Java
+    if _DISK_FULL in text:  # in the flow, in its database, or in Java
         full = StorageFull(next(line for line in text.splitlines() if _DISK_FULL in line).strip())
         return _classified(full, StorageFull, str(full), full)
+    if not _is_from_spark(error):
+        return _classified(error, type(error), text, error)
     named = list(_named_errors(text))
     if not named:
         return QueryFailure(

@@ -32,12 +32,17 @@ class StreamDeclaration:
     keys: tuple[str, ...]
 
 
-def declare_missing_streams(url: str, streams: str, wanted: Sequence[StreamDeclaration]) -> None:
+def declare_missing_streams(
+    url: str,
+    streams: str,
+    wanted: Sequence[StreamDeclaration],
+    management_url: str | None = None,
+) -> None:
     """Declare the wanted streams, unless one of `streams` (names and patterns) exists."""
     if not wanted:
         return
     address = parse_amqp_url(url)
-    if any(_exists(address, each.strip()) for each in streams.split(",")):
+    if any(_exists(address, each.strip(), management_url) for each in streams.split(",")):
         return
     for each in wanted:
         _declare(address, each)
@@ -50,10 +55,10 @@ def ensure_stream(url: str, wanted: StreamDeclaration) -> None:
     _declare(address, wanted, exists=_exists(address, wanted.stream))
 
 
-def _exists(address: AmqpAddress, pattern: str) -> bool:
+def _exists(address: AmqpAddress, pattern: str, management_url: str | None = None) -> bool:
     """Whether the stream exists; only a pattern needs the list of streams."""
     if any(sign in pattern for sign in "*?["):
-        with closing(find_endpoint(address, None).open()) as broker:
+        with closing(find_endpoint(address, management_url).open()) as broker:
             return any(fnmatchcase(name, pattern) for name in broker.names())
     try:
         with BlockingConnection(address, f"probe {pattern}") as connection:

@@ -27,11 +27,12 @@ from penstock.core.basic_properties import (
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_spark.streams.backend import StreamRange
 from penstock_spark.streams.endpoint import find_endpoint
-from tests.fixtures import missing
+from tests.fixtures import missing, needed
 from tests.peers import Broker, PeerMissing, Penstock, Process, RabbitMQ
 from tests.pipeline.conftest import Reader, ended
 from tests.pipeline.given import declare, numbered
 from tests.pipeline.processes import until
+from tests.rabbitmq_cluster import RabbitMQCluster
 
 pytestmark = pytest.mark.usefixtures("java")
 
@@ -47,11 +48,15 @@ _RABBITMQ: dict[str, tuple[str, ...]] = {"rabbitmq": (), "chunks": ("rabbitmq_st
 @pytest.fixture(
     params=[
         "penstock",
-        *(pytest.param(kind, marks=[pytest.mark.peer, slow]) for kind in _RABBITMQ),
+        *(pytest.param(kind, marks=[pytest.mark.peer, slow]) for kind in (*_RABBITMQ, "cluster")),
     ]
 )
 def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """A broker for this test alone, which may be killed."""
+    """A broker for this test alone, which may be killed; of a cluster, one node after another."""
+    if request.param == "cluster":
+        with needed(RabbitMQCluster, tmp_path / "broker") as cluster:
+            yield cluster
+        return
     try:
         server: Broker
         if request.param in _RABBITMQ:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Final
 
-from penstock.cli.up.extension import BROKER, DATABASE, Extension, Lines, UpOptions, free_port
+from penstock.cli.up.extension import (
+    BROKER,
+    DATABASE,
+    Extension,
+    Lines,
+    UpOptions,
+    flags,
+    listen_flags,
+)
 from penstock.cli.up.supervisor import Addresses, Part
+from penstock.core.config import UpSettings
 from penstock_store.commands.dashboards import GATES, SECTIONS
 
 DASHBOARDS: Final = "dashboards"
-#: Of the dashboards; another port if it is taken.
-PORT: Final = 8080
 #: More than `STOP_TIMEOUT_SECONDS` of the database.
 _DATABASE_GRACE: Final = 65.0
 
@@ -32,8 +39,15 @@ def extend(options: UpOptions) -> Extension:
 def _dashboards(options: UpOptions, found: Addresses) -> list[str]:
     gate = next((entry.name for entry in entry_points(group=GATES)), None)
     gated = ["--gate", gate] if gate else []
-    reach = options.amqp_and_database(found)
-    return [*options.command("dashboards", *gated), *reach, "--port", str(free_port(PORT))]
+    http = [url for url in found[BROKER] if url.startswith("http://")]
+    management = [url.replace("://", "://guest:guest@") for url in http[:1]]
+    return [
+        *options.command("dashboards", *gated),
+        *options.amqp_and_database(found),
+        *listen_flags(options.dashboards, UpSettings().dashboards),
+        *flags("--mqtt", options.listener("mqtt", found)),
+        *flags("--management", management),
+    ]
 
 
 def _pages(found: Addresses) -> Lines:

@@ -22,6 +22,7 @@ from penstock.core.logs import configure_logs
 from penstock.core.redaction import redact
 from penstock_spark.commands.options import (
     FailOnLoss,
+    ManagementApi,
     Master,
     Remote,
     SparkSettings,
@@ -56,127 +57,140 @@ class EngineName(StrEnum):
     LOCAL = "local"
 
 
+Streams = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A stream, or a pattern such as orders-*; repeatable."),
+]
+MqttFilter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILTER",
+        help="An MQTT topic filter; its stream is declared and bound if need be.",
+    ),
+]
+TableUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="The table: a path, s3://, az:// or gs://."),
+]
+BodyFormatName = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="json|csv|avro|protobuf|text|bytes",
+        help="The format of bodies.",
+        rich_help_panel=FORMAT,
+    ),
+]
+BodySchema = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCHEMA|FILE",
+        help="'id BIGINT, at TIMESTAMP', or a file: such text, the JSON of a schema, an Avro "
+        "schema, a Protobuf descriptor set. [default: inferred from a sample]",
+        rich_help_panel=FORMAT,
+    ),
+]
+ProtobufMessage = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The Protobuf message.", rich_help_panel=FORMAT),
+]
+CsvHeader = Annotated[
+    bool | None,
+    typer.Option(
+        "--csv-header",
+        help="Each message begins with the names of its columns.",
+        rich_help_panel=FORMAT,
+    ),
+]
+CsvDelimiter = Annotated[str | None, typer.Option(metavar="CHARACTER", rich_help_panel=FORMAT)]
+SampleSize = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Messages to infer a schema from.", rich_help_panel=FORMAT
+    ),
+]
+ColumnSources = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=SOURCE",
+        help="A column from header:NAME, key, key:N, topic, topic:N, exchange, content_type or "
+        "message_id; repeatable.",
+        rich_help_panel=TABLE,
+    ),
+]
+PartitionColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="day|COLUMN",
+        help="Partition by the day of arrival, or a column; repeatable.",
+        rich_help_panel=TABLE,
+    ),
+]
+NewColumnsRule = Annotated[
+    str,
+    typer.Option(
+        metavar="add|ignore|reject",
+        help="What a field without a column does: add the column, nothing, or make the message "
+        "a dead letter.",
+        rich_help_panel=TABLE,
+    ),
+]
+DeadLettersUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The table of messages that do not fit. [default: TO_dead_letters]",
+        rich_help_panel=TABLE,
+    ),
+]
+StartPosition = Annotated[
+    str,
+    typer.Option(
+        metavar="POSITION",
+        help="Where a stream begins that the table does not know: earliest, latest, a time, or "
+        "a JSON object of offsets.",
+    ),
+]
+TablesFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A TOML file with many tables.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Land what the streams have now, and end.")]
+Interval = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="The interval of batches.")
+]
+MaxBatch = Annotated[
+    int, typer.Option(min=1, metavar="N", help="The largest number of messages in a batch.")
+]
+Engine = Annotated[EngineName, typer.Option(help="Spark, or this process alone, without Java.")]
+
+
 def land(
     url: Url = DEFAULT_URL,
-    stream: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A stream, or a pattern such as orders-*; repeatable."),
-    ] = None,
-    mqtt: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILTER",
-            help="An MQTT topic filter; its stream is declared and bound if need be.",
-        ),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The table: a path, s3://, az:// or gs://."),
-    ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="json|csv|avro|protobuf|text|bytes",
-            help="The format of bodies.",
-            rich_help_panel=FORMAT,
-        ),
-    ] = "json",
-    schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCHEMA|FILE",
-            help="'id BIGINT, at TIMESTAMP', or a file: such text, the JSON of a schema, an Avro "
-            "schema, a Protobuf descriptor set. [default: inferred from a sample]",
-            rich_help_panel=FORMAT,
-        ),
-    ] = None,
-    message: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The Protobuf message.", rich_help_panel=FORMAT),
-    ] = None,
-    csv_header: Annotated[
-        bool | None,
-        typer.Option(
-            "--csv-header",
-            help="Each message begins with the names of its columns.",
-            rich_help_panel=FORMAT,
-        ),
-    ] = None,
-    csv_delimiter: Annotated[
-        str | None, typer.Option(metavar="CHARACTER", rich_help_panel=FORMAT)
-    ] = None,
-    sample: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Messages to infer a schema from.", rich_help_panel=FORMAT
-        ),
-    ] = 1000,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=SOURCE",
-            help="A column from header:NAME, key, key:N, topic, topic:N, exchange, content_type or "
-            "message_id; repeatable.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="day|COLUMN",
-            help="Partition by the day of arrival, or a column; repeatable.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    new_columns: Annotated[
-        str,
-        typer.Option(
-            metavar="add|ignore|reject",
-            help="What a field without a column does: add the column, nothing, or make the message "
-            "a dead letter.",
-            rich_help_panel=TABLE,
-        ),
-    ] = "add",
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="The table of messages that do not fit. [default: TO_dead_letters]",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
+    stream: Streams = None,
+    mqtt: MqttFilter = None,
+    to: TableUrl = None,
+    form: BodyFormatName = "json",
+    schema: BodySchema = None,
+    message: ProtobufMessage = None,
+    csv_header: CsvHeader = None,
+    csv_delimiter: CsvDelimiter = None,
+    sample: SampleSize = 1000,
+    column: ColumnSources = None,
+    partition: PartitionColumns = None,
+    new_columns: NewColumnsRule = "add",
+    dead_letters: DeadLettersUrl = None,
     storage: Storage = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="POSITION",
-            help="Where a stream begins that the table does not know: earliest, latest, a time, or "
-            "a JSON object of offsets.",
-        ),
-    ] = "earliest",
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A TOML file with many tables.")
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Land what the streams have now, and end.")
-    ] = False,
-    every: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="The interval of batches.")
-    ] = 10.0,
-    max_batch: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest number of messages in a batch.")
-    ] = 200_000,
+    start: StartPosition = "earliest",
+    config: TablesFile = None,
+    once: Once = False,
+    every: Interval = 10.0,
+    max_batch: MaxBatch = 200_000,
     loss: FailOnLoss = True,
-    engine: Annotated[
-        EngineName, typer.Option(help="Spark, or this process alone, without Java.")
-    ] = EngineName.SPARK,
+    engine: Engine = EngineName.SPARK,
     master: Master = "local[*]",
     remote: Remote = None,
     spark: SparkSettings = None,
-    management_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="The broker's management API.")
-    ] = None,
+    management_url: ManagementApi = None,
     with_stdin: StopWithStdin = False,
 ) -> None:
     """Write the messages of streams into a Delta table, exactly once."""
@@ -199,25 +213,30 @@ def land(
     }
     given = {name: value for name, value in options.items() if value}
     url, tables = _tables(config, url, given)
-    live = sys.stdout.isatty()
-    configure_logs(LogSettings(level="warning" if live else "info"))
     opened = _open_landers(
         tables, url, engine, management_url, max_batch, loss, master, remote, spark_settings(spark)
     )
+    live = sys.stdout.isatty()
+    configure_logs(LogSettings(level="warning" if live else "info"))
     with opened as landers:
         from penstock_spark.landing.runner import LandingRunner
 
-        runner = LandingRunner(landers, every, once)
-        with _progress(runner) if live else ExitStack():
-            if not once:
-                typer.echo(f"penstock lake ready: {redact(url)}", err=live)
-            asyncio.run(_until_stopped(runner, with_stdin))
-        for lander in landers:
-            totals = lander.totals
-            typer.echo(
-                f"{lander.table.location}: {totals.rows:,} rows and {totals.dead:,} dead letters "
-                f"in {totals.batches} batches"
-            )
+        ready = None if once else f"penstock lake ready: {redact(url)}"
+        _run(LandingRunner(landers, every, once), live, ready, with_stdin)
+
+
+def _run(runner: LandingRunner, live: bool, ready: str | None, with_stdin: bool) -> None:
+    """Until it is complete or stopped; the totals are printed at the end."""
+    with _progress(runner) if live else ExitStack():
+        if ready is not None:
+            typer.echo(ready, err=live)
+        asyncio.run(_until_stopped(runner, with_stdin))
+    for lander in runner.landers:
+        totals = lander.totals
+        typer.echo(
+            f"{lander.table.location}: {totals.rows:,} rows and {totals.dead:,} dead letters "
+            f"in {totals.batches} batches"
+        )
 
 
 #: Options of a table that have a value unless given.

@@ -77,6 +77,14 @@ LakeOptions = Annotated[
         help="An option of the object store, such as aws_endpoint_url.",
     ),
 ]
+ManagementApi = Annotated[
+    str | None,
+    typer.Option(
+        "--management-url",
+        metavar="URL",
+        help="The broker's management API; by default where the broker says, or port 15672.",
+    ),
+]
 FailOnLoss = Annotated[
     bool,
     typer.Option(

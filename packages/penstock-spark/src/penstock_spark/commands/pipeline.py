@@ -31,6 +31,7 @@ from penstock_spark.commands.options import (
     LakeOptions,
     LakeUrl,
     LargestBatch,
+    ManagementApi,
     Master,
     Remote,
     SparkSettings,
@@ -71,16 +72,16 @@ def dead_letters(
 
     home = effective(file, pairs, data).settings.data
     location = lake_location(lake, lake_options)
-    found = list(islice(_newest_first(FlowDirectory(home, flow, location), reason), count))
+    found = list(islice(newest_dead_letters(FlowDirectory(home, flow, location), reason), count))
     for row in found:
-        typer.echo(json.dumps(_dead_letter_record(row)) if as_json else _format_dead_letter(row))
+        typer.echo(json.dumps(dead_letter_record(row)) if as_json else _format_dead_letter(row))
     if not found and not as_json:
         typer.echo(
             f"No dead letters of flow {flow}" + (f" with reason {reason}." if reason else ".")
         )
 
 
-def _newest_first(directory: FlowDirectory, reason: str | None) -> Iterator[dict[str, Any]]:
+def newest_dead_letters(directory: FlowDirectory, reason: str | None) -> Iterator[dict[str, Any]]:
     """Read from the files of the lake, without Spark."""
     table = directory.lake.table(DEAD_LETTERS_TABLE)
     for file in reversed(table.files() if table.exists() else []):
@@ -89,7 +90,7 @@ def _newest_first(directory: FlowDirectory, reason: str | None) -> Iterator[dict
         yield from (row for row in rows.to_pylist() if reason in (None, row["reason"]))
 
 
-def _dead_letter_record(row: dict[str, Any]) -> dict[str, Any]:
+def dead_letter_record(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "received_at": row["received_at"].isoformat(),
         **{name: row[name] for name in ("stream", "offset", "topic", "reason")},
@@ -126,6 +127,7 @@ Shards = Annotated[
 def run(
     flow: FlowName = "hives",
     url: Url = DEFAULT_URL,
+    management_url: ManagementApi = None,
     every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="The interval of batches.")
     ] = 0.25,
@@ -157,7 +159,12 @@ def run(
     from penstock_spark.runner import FlowRunner, SourceOptions
 
     source = SourceOptions(
-        url, max_offsets=max_batch, fail_on_loss=loss, every=every, shards=shards
+        url,
+        management_url=management_url,
+        max_offsets=max_batch,
+        fail_on_loss=loss,
+        every=every,
+        shards=shards,
     )
     with open_flow(
         *(flow, url, database, cache, master, remote, spark, data, file, pairs, lake, lake_options)
@@ -182,6 +189,7 @@ def run(
 def once(
     flow: FlowName = "hives",
     url: Url = DEFAULT_URL,
+    management_url: ManagementApi = None,
     max_batch: LargestBatch = 500_000,
     loss: FailOnLoss = True,
     lake: LakeUrl = None,
@@ -200,7 +208,13 @@ def once(
     from penstock_spark.progress import FlowProgress
     from penstock_spark.runner import FlowRunner, SourceOptions
 
-    source = SourceOptions(url, max_offsets=max_batch, fail_on_loss=loss, shards=shards)
+    source = SourceOptions(
+        url,
+        management_url=management_url,
+        max_offsets=max_batch,
+        fail_on_loss=loss,
+        shards=shards,
+    )
     with open_flow(
         *(flow, url, database, cache, master, remote, spark, data, file, pairs, lake, lake_options)
     ) as found:

@@ -137,7 +137,7 @@ class _HeaderScan:
         return found
 
     def text(self, flag: int) -> pa.Array:
-        if flag not in self.positions:
+        if not self.any & flag:
             return pa.nulls(self.size, pa.string())
         rows, starts, lengths = self.positions[flag]
         return _as_text(self.gather(rows, starts, lengths))
@@ -158,7 +158,7 @@ class _HeaderScan:
 
     def timestamps(self) -> pa.Array:
         """The publishers' timestamps, a property in seconds; null where there is no such date."""
-        if basic_properties.TIMESTAMP not in self.positions:
+        if not self.any & basic_properties.TIMESTAMP:
             return pa.nulls(self.size, _TIMESTAMP_TYPE)
         rows, starts, _ = self.positions[basic_properties.TIMESTAMP]
         seconds = self._number(starts, 8)
@@ -206,7 +206,7 @@ def _list(raw: pa.Array) -> list[bytes | None]:
 
 
 def _headers(scan: _HeaderScan) -> pa.Array:
-    if basic_properties.HEADERS not in scan.positions:
+    if not scan.any & basic_properties.HEADERS:
         return pa.nulls(scan.size, HEADERS_TYPE)
     tables = scan.gather(*scan.positions[basic_properties.HEADERS]).dictionary_encode()
     return decode_headers(_list(tables.dictionary)).take(tables.indices)
@@ -228,7 +228,7 @@ def _timestamp(batch: pa.RecordBatch, scan: _HeaderScan) -> pa.Array:
 def _header_timestamps(scan: _HeaderScan) -> pa.Array:
     """RabbitMQ can be configured to add a timestamp in milliseconds to the headers."""
     seconds = scan.timestamps()
-    if basic_properties.HEADERS not in scan.positions:
+    if not scan.any & basic_properties.HEADERS:
         return seconds
     stamp = pc.map_lookup(_headers(scan), "timestamp_in_ms", "first")
     digits = pc.if_else(pc.match_substring_regex(stamp, r"^\d{1,15}$"), stamp, None)

@@ -31,6 +31,10 @@ from penstock_spark.streams.endpoint import StreamEndpoint
 _log = get_logger(__name__)
 
 RETRY_SECONDS: Final = 0.5
+#: Spark pays for every record batch that it takes: smaller ones are joined, …
+_BATCH_ROWS: Final = 65_536
+#: … unless they have this many bytes.
+_BATCH_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,10 @@ class RangeReader:
     retry_seconds: float
 
     def rows(self, endpoint: StreamEndpoint, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
+        built = self._built(endpoint, wanted)
+        return built if self.columns.packed else _joined(built)
+
+    def _built(self, endpoint: StreamEndpoint, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
         loss = DataLossPolicy(self.fail_on_loss)
         name, position = wanted.stream, wanted.start
         deadline = time.monotonic() + self.retry_seconds
@@ -70,6 +78,20 @@ class RangeReader:
                 time.sleep(RETRY_SECONDS)
                 policy = RetryPolicy.fixed(RETRY_SECONDS, deadline - time.monotonic())
                 endpoint = retry(endpoint.rediscover, policy, is_transient_amqp_error)
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 def _check_gaps(

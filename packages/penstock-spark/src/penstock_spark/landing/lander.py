@@ -18,9 +18,10 @@ the same stream in the same table duplicate nothing: one of them begins its batc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ import pyarrow.compute as pc
 
 from penstock.core.errors import PenstockError, PreconditionFailed
 from penstock.core.logs import get_logger
+from penstock_spark.batch_spans import MAX_SAMPLE, batch_span
 from penstock_spark.connector.batch_reader import limit_end_offsets
 from penstock_spark.errors import DataLost
 from penstock_spark.lake.data_file import DataFile
@@ -142,9 +144,15 @@ class TableLander:
         ranges = self._plan(positions, ends)
         if ranges:
             try:
-                report = self._decode(ranges, positions)
-                for each in ranges:
-                    self._commit_range(each, positions[each.stream], report)
+                with batch_span(
+                    ",".join(each.stream for each in ranges),
+                    sum(map(len, ranges)),
+                    partial(self._first_messages, ranges),
+                    **{"penstock.table": self.name},
+                ):
+                    report = self._decode(ranges, positions)
+                    for each in ranges:
+                        self._commit_range(each, positions[each.stream], report)
             except PositionMoved as error:
                 self._conflicts += 1
                 if self._conflicts >= _MAX_CONFLICTS:
@@ -233,6 +241,13 @@ class TableLander:
             log.warning("too many columns", table=self.name, columns=count_fields(found))
             found = pa.struct([])
         return pa.schema(list(found))
+
+    def _first_messages(self, ranges: Sequence[StreamRange]) -> Iterator[pa.RecordBatch]:
+        some = [
+            StreamRange(each.stream, each.start, min(each.stop, each.start + MAX_SAMPLE))
+            for each in ranges
+        ]
+        return LocalEngine(self.source.endpoint, fail_on_loss=False).read(some)
 
     # Planning
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -26,6 +27,16 @@ def dashboards(
     url: Annotated[
         str, typer.Option("--url", metavar="URL", help="The broker, as amqp://user@host.")
     ] = "amqp://localhost",
+    management: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The broker's management API, as http://administrator:password@host:port.",
+        ),
+    ] = None,
+    mqtt: Annotated[
+        str | None, typer.Option(metavar="URL", help="The URL at which devices connect.")
+    ] = None,
     database: Database = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 lets the system choose.")] = 8080,
@@ -43,6 +54,13 @@ def dashboards(
             metavar="NAME", help="An accepted host name beside addresses; may be repeated."
         ),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Serve HTTPS with this certificate chain, PEM."),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The private key of the certificate.")
+    ] = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
@@ -58,10 +76,11 @@ def dashboards(
             "or listen on 127.0.0.1 behind a proxy that authenticates"
         )
     home = prepare(file, pairs, data).settings.data
-    context = SectionContext(home, url, database)
+    context = SectionContext(home, url, database, management, mqtt)
     sections, authenticator = _sections(only or sorted(_installed(SECTIONS)), gate, context)
     hosts = [*(allow_host or ()), host]
-    asyncio.run(_run(context, sections, authenticator, hosts, port, with_stdin))
+    tls = (certificate, key)
+    asyncio.run(_run(context, sections, authenticator, hosts, port, tls, with_stdin))
 
 
 async def _run(
@@ -70,13 +89,15 @@ async def _run(
     authenticator: Authenticator | None,
     hosts: list[str],
     port: int,
+    tls: tuple[Path | None, Path | None],
     with_stdin: bool,
 ) -> None:
     from penstock_store.dashboard.app import create_app
     from penstock_store.http.server import serve_app
 
-    app = create_app(sections, context.data, authenticator, hosts=hosts)
-    async with stop_event(with_stdin) as stop, serve_app(app, hosts[-1], port) as address:
+    secure = tls[0] is not None
+    app = create_app(sections, context.data, authenticator, hosts=hosts, secure=secure)
+    async with stop_event(with_stdin) as stop, serve_app(app, hosts[-1], port, *tls) as address:
         typer.echo(f"penstock dashboards ready: {address}")
         await stop.wait()
 

@@ -52,8 +52,11 @@ def create_app(
     gate: Authenticator | None = None,
     check_seconds: float = SESSION_CHECK_SECONDS,
     hosts: Sequence[str] = (),
+    *,
+    secure: bool = False,
 ) -> FastAPI:
-    """`hosts` are host names that are accepted beside addresses and localhost."""
+    """`hosts` are host names that are accepted beside addresses and localhost. The cookies of a
+    `secure` application are for HTTPS only."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -81,6 +84,7 @@ def create_app(
             nicegui_app.add_static_files(f"/static/{section.name.lower()}", section.static)
     if gate is not None:
         sign_in.install_sign_in(gate)
+        server.add_route(sign_in.RETURNED_PATH, sign_in.form_as_query, methods=["POST"])
     theme.install_theme()
     nicegui_app.on_page_exception(draw_error)
     nicegui_app.add_exception_handler(404, not_found)
@@ -94,9 +98,13 @@ def create_app(
         show_welcome_message=False,
         binding_refresh_interval=None,
         reconnect_timeout=30.0,
-        session_middleware_kwargs={"same_site": "lax"},
+        session_middleware_kwargs={"same_site": "lax", "https_only": secure},
     )
-    server.add_middleware(HostPolicyMiddleware, policy=HostPolicy(hosts, setting="--allow-host"))
+    server.add_middleware(
+        HostPolicyMiddleware,
+        policy=HostPolicy(hosts, setting="--allow-host"),
+        cross_site_paths=(sign_in.RETURNED_PATH,),
+    )
     return server
 
 

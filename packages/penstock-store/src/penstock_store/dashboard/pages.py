@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -78,6 +78,8 @@ class SectionContext:
     data: Path
     broker: str  #: URL
     database: str | None = None  #: URL; None: the embedded one under `data`
+    management: str | None = None  #: URL of the broker's management API, with a password
+    mqtt: str | None = None  #: URL at which devices connect to the broker
 
 
 class Authenticator(Protocol):
@@ -95,6 +97,36 @@ class Authenticator(Protocol):
         """The user of a session; None if it has ended."""
 
     async def sign_out(self, key: str) -> None: ...
+
+
+@runtime_checkable
+class FirstRunAuthenticator(Protocol):
+    """An authenticator that creates the first administrator of an empty installation."""
+
+    first_page: str  #: opened after that
+
+    async def needs_administrator(self) -> bool: ...
+
+    async def create_administrator(self, name: str, password: str) -> str:
+        """The key of a new session; raises if there is an administrator."""
+
+
+@runtime_checkable
+class ProviderAuthenticator(Protocol):
+    """An authenticator that also accepts accounts of other services, its providers.
+
+    The browser goes to the page of the provider and comes back with a query. What `begin` returns
+    is kept for this browser until then."""
+
+    def providers(self) -> Mapping[str, str]:
+        """Names for people, by id."""
+
+    async def begin(self, provider: str, back: str) -> tuple[str, str]:
+        """The URL to open, and the state of the sign-in. `back` is the URL to come back to."""
+
+    async def finish(self, provider: str, state: str, url: str) -> str | None:
+        """The key of a new session, for the URL with which the browser came back; None if the
+        provider refuses it."""
 
 
 #: The user where there is no authenticator.

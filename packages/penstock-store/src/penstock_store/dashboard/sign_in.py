@@ -3,6 +3,10 @@
 The session key is in the browser's signed cookie. Pages communicate over a WebSocket, which cannot
 set cookies, so after a sign-in the browser is redirected to a URL that does, with a ticket that is
 valid once, for this browser, for a minute.
+
+A sign-in at a provider (`ProviderAuthenticator`) leaves the page and comes back to
+`/sign-in/returned`, with a query, or with a form, as Apple does. The cookie does not accompany a
+form of another site, so its fields become a query first. Only the browser that left is signed in.
 """
 
 from __future__ import annotations
@@ -10,20 +14,46 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
-from urllib.parse import quote
+from functools import partial
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode
 
 from nicegui import app, ui
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from penstock.core.errors import PenstockError
+from penstock.core.addresses import is_loopback
+from penstock.core.errors import AuthenticationFailed, PenstockError
+from penstock.core.logs import get_logger
 from penstock_store.dashboard.frame import logo
-from penstock_store.dashboard.pages import Authenticator, safe_redirect_path
+from penstock_store.dashboard.pages import (
+    Authenticator,
+    FirstRunAuthenticator,
+    ProviderAuthenticator,
+    safe_redirect_path,
+)
+
+log = get_logger(__name__)
 
 SIGN_IN_PATH: Final = "/sign-in"
 SIGN_OUT_PATH: Final = "/sign-out"
 _SIGNED_IN_PATH: Final = "/sign-in/done"
+#: Accepts a form of another site, and only redirects it.
+RETURNED_PATH: Final = "/sign-in/returned"
+#: What providers send back; other fields are dropped.
+_RETURNED_FIELDS: Final = ("code", "state", "id_token", "user", "error")
+_MAX_FORM: Final = 16_384
+#: For the answer of a browser.
+_BROWSER_SECONDS: Final = 30.0
+#: Sign-ins that have left for a provider.
+_MAX_DEPARTURES: Final = 10_000
+#: Why a sign-in at a provider failed, by the word in the URL.
+_PROBLEMS: Final = {
+    "cancelled": "The sign-in was cancelled.",
+    "expired": "The sign-in took too long, or was begun in another browser. Try again.",
+    "refused": "This account cannot sign in here.",
+    "unavailable": "The sign-in service does not answer. Try again later.",
+}
 #: The name in the cookie.
 _SESSION_KEY: Final = "key"
 _WRONG_PASSWORD: Final = "Wrong name or password."  # noqa: S105 - a text
@@ -55,17 +85,63 @@ class SignInTickets:
         return key if holder == browser and until > self._clock() else None
 
 
+class Departure(NamedTuple):
+    """A browser that is at a provider."""
+
+    until: float
+    provider: str
+    state: str
+    back: str  #: the URL it comes back to
+    target: str  #: the page it wanted
+
+
+class Departures:
+    """By browser; the last one of each counts, once."""
+
+    LIFE_SECONDS: Final = 900.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._departures: dict[str, Departure] = {}
+
+    def begin(self, browser: str, provider: str, state: str, back: str, target: str) -> None:
+        now = self._clock()
+        if len(self._departures) >= _MAX_DEPARTURES:
+            self._departures = {b: d for b, d in self._departures.items() if d.until > now}
+            while len(self._departures) >= _MAX_DEPARTURES:
+                del self._departures[next(iter(self._departures))]
+        until = now + self.LIFE_SECONDS
+        self._departures[browser] = Departure(until, provider, state, back, target)
+
+    def end(self, browser: str) -> Departure | None:
+        found = self._departures.pop(browser, None)
+        return found if found is not None and found.until > self._clock() else None
+
+
 def install_sign_in(gate: Authenticator) -> None:
-    tickets = SignInTickets()
+    tickets, departures = SignInTickets(), Departures()
 
     async def page(request: Request) -> None:
         target = safe_redirect_path(request.query_params.get("next", "/"))
         browser = request.session["id"]
         address = request.client.host if request.client else "unknown"
 
+        first = isinstance(gate, FirstRunAuthenticator) and await gate.needs_administrator()
+        if first and not is_loopback(address):
+            first = False
+            hint = "Nobody can sign in yet: create the administrator on the machine itself."
+            ui.label(hint).classes("p-sign-in p-muted")
+
         async def sign_in() -> None:
+            nonlocal target
+            key: str | None
             try:
-                key = await gate.sign_in(name.value.strip(), password.value, address)
+                if first:
+                    assert isinstance(gate, FirstRunAuthenticator)
+                    key = await gate.create_administrator(name.value.strip(), password.value)
+                    target = gate.first_page
+                else:
+                    key = await gate.sign_in(name.value.strip(), password.value, address)
             except PenstockError as error:
                 key = None
                 wrong.set_text(str(error))
@@ -80,25 +156,73 @@ def install_sign_in(gate: Authenticator) -> None:
 
         with ui.column().classes("p-card p-sign-in"):
             logo()
-            ui.label("Sign in").classes("p-h2")
-            name = ui.input("Name").props("outlined autofocus autocomplete=username")
+            title = "Create the administrator" if first else "Sign in"
+            ui.label(title).classes("p-h2")
+            if first:
+                about = "The database is empty. Whoever runs the installation signs in with this."
+                ui.label(about).classes("p-muted")
+            label = "E-mail address" if first else "Name"
+            name = ui.input(label).props("outlined autofocus autocomplete=username")
             password = ui.input("Password", password=True, password_toggle_button=True)
             password.props("outlined autocomplete=current-password")
             password.on("keydown.enter", sign_in)
             wrong = ui.label(_WRONG_PASSWORD)
             wrong.classes("p-bad-text").props("role=alert")
             wrong.set_visibility(False)
-            ui.button("Sign in", on_click=sign_in).props("unelevated no-caps")
+            button = "Create" if first else "Sign in"
+            ui.button(button, on_click=sign_in).props("unelevated no-caps")
+            if isinstance(gate, ProviderAuthenticator) and not first:
+                for provider, called in gate.providers().items():
+                    go = partial(leave, gate, provider, browser, target, wrong)
+                    ui.button(f"Continue with {called}", on_click=go).props("outline no-caps")
+            if (problem := _PROBLEMS.get(request.query_params.get("problem", ""))) is not None:
+                wrong.set_text(problem)
+                wrong.set_visibility(True)
+
+    async def leave(
+        gate: ProviderAuthenticator, provider: str, browser: str, target: str, wrong: ui.label
+    ) -> None:
+        origin = await ui.run_javascript("location.origin", timeout=_BROWSER_SECONDS)
+        back = f"{origin}{RETURNED_PATH}"
+        try:
+            url, state = await gate.begin(provider, back)
+        except PenstockError as error:
+            wrong.set_text(str(error))
+            wrong.set_visibility(True)
+            return
+        departures.begin(browser, provider, state, back, target)
+        ui.navigate.to(url)
+
+    async def returned(request: Request) -> Response:
+        assert isinstance(gate, ProviderAuthenticator)
+        left = departures.end(request.session.get("id", ""))
+        if left is None:
+            return _to_sign_in("expired")
+        if "error" in request.query_params:
+            return _to_sign_in("cancelled", left.target)
+        try:
+            key = await gate.finish(left.provider, left.state, f"{left.back}?{request.url.query}")
+        except AuthenticationFailed:
+            key = None
+        except PenstockError as error:
+            log.warning("sign-in failed", provider=left.provider, error=str(error))
+            return _to_sign_in("unavailable", left.target)
+        if key is None:
+            return _to_sign_in("refused", left.target)
+        return await begin_session(request, key, left.target)
+
+    async def begin_session(request: Request, key: str, target: str) -> Response:
+        if (before := session_key(request)) is not None:
+            await gate.sign_out(before)
+        request.session[_SESSION_KEY] = key
+        return RedirectResponse(safe_redirect_path(target), 303)
 
     async def done(request: Request) -> Response:
         query = request.query_params
         key = tickets.redeem(request.session["id"], query.get("ticket", ""))
         if key is None:
             return RedirectResponse(SIGN_IN_PATH, 303)
-        if (before := session_key(request)) is not None:
-            await gate.sign_out(before)
-        request.session[_SESSION_KEY] = key
-        return RedirectResponse(safe_redirect_path(query.get("next", "/")), 303)
+        return await begin_session(request, key, query.get("next", "/"))
 
     async def sign_out(request: Request) -> Response:
         key = session_key(request)
@@ -110,3 +234,26 @@ def install_sign_in(gate: Authenticator) -> None:
     ui.page(SIGN_IN_PATH, title="Sign in · Penstock")(page)
     app.add_route(_SIGNED_IN_PATH, done)
     app.add_route(SIGN_OUT_PATH, sign_out)
+    if isinstance(gate, ProviderAuthenticator):
+        app.add_route(RETURNED_PATH, returned)
+
+
+def _to_sign_in(problem: str, target: str = "/") -> Response:
+    query = urlencode({"problem": problem, "next": target})
+    return RedirectResponse(f"{SIGN_IN_PATH}?{query}", 303)
+
+
+async def form_as_query(request: Request) -> Response:
+    """Answers `RETURNED_PATH` outside of sessions: the form comes without the cookie, and a new one
+    would replace that of the browser."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_FORM:
+            return PlainTextResponse(f"A form may have at most {_MAX_FORM:,} bytes.", 413)
+    given = parse_qsl(body.decode("latin-1"), keep_blank_values=True)
+    fields = {name: value for name, value in given if name in _RETURNED_FIELDS}
+    if "state" not in fields or not fields.keys() & {"code", "error"}:
+        return PlainTextResponse("state, and code or error must be given.", 422)
+    headers = {"cache-control": "no-store"}
+    return RedirectResponse(f"{RETURNED_PATH}?{urlencode(fields)}", 303, headers=headers)

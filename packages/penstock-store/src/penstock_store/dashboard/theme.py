@@ -5,6 +5,7 @@ Charts are rendered as SVG, so the style sheet colours their text for light and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +39,8 @@ CHART_LINE_COLOUR: Final = "rgba(130, 148, 166, 0.25)"
 def install_theme() -> None:
     app.add_static_files(_STATIC_URL, Path(__file__).with_name("static"))
     link = f'<link rel="stylesheet" href="{_STATIC_URL}/theme.css?{__version__}">'
-    ui.add_head_html(link, shared=True)
+    script = f'<script defer src="{_STATIC_URL}/charts.js?{__version__}"></script>'
+    ui.add_head_html(link + script, shared=True)
     app.colors(primary=ACCENT_COLOUR, positive="#2b9a66", negative="#d64545", warning="#d9902f")
 
 
@@ -46,9 +48,18 @@ ChartOptions = dict[str, Any]
 
 
 def draw_chart(options: ChartOptions, about: str) -> ui.echart:
-    """`about` is the description for screen readers."""
-    chart = ui.echart(options, renderer="svg").classes("p-chart").props("role=img")
-    chart.props["aria-label"] = about
+    """With buttons that export it; `about` is the description for screen readers."""
+    box = ui.element("div").classes("p-charted")
+    box.props["data-name"] = "-".join(re.findall(r"\w+", about.lower()))[:60]
+    with box:
+        chart = ui.echart(options, renderer="svg").classes("p-chart").props("role=img")
+        chart.props["aria-label"] = about
+        with ui.element("div").classes("p-export"):
+            for kind in ("CSV", "PNG"):
+                button = ui.button(kind).props("flat dense no-caps size=sm")
+                button.props["aria-label"] = f"Export as {kind}: {about}"
+                function = f"exportChart{kind.capitalize()}"
+                button.on("click", js_handler=f"(event) => {function}(event.currentTarget)")
     return chart
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import ConfigurationError, PenstockError
@@ -26,8 +28,29 @@ def is_local_only(host: str) -> bool:
         return host == "localhost"
 
 
+def open_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """The context of a server for HTTPS; None without a certificate."""
+    if certificate is None:
+        if key is not None:
+            raise ConfigurationError(f"the key {key} needs a certificate")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"cannot use the certificate {certificate}: {error}") from error
+    return context
+
+
 @contextlib.asynccontextmanager
-async def serve_app(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
+async def serve_app(
+    app: FastAPI,
+    host: str,
+    port: int,
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> AsyncIterator[str]:
     """Yields the URL when the application is ready; raises if it does not start."""
     import uvicorn
 
@@ -44,6 +67,7 @@ async def serve_app(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
             await super().startup(sockets)
             ready.set()
 
+    tls = open_tls(certificate, key)
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
@@ -54,6 +78,9 @@ async def serve_app(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
+    if tls is not None:
+        config.load()
+        config.ssl = tls
     server = Server(config)
     serving = asyncio.create_task(server.serve([listener]))
     starting = asyncio.create_task(ready.wait())
@@ -65,7 +92,7 @@ async def serve_app(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
         if failure is not None:
             raise failure
         name, bound = listener.getsockname()[:2]
-        yield f"http://{f'[{name}]' if ':' in name else name}:{bound}"
+        yield f"{'https' if tls else 'http'}://{f'[{name}]' if ':' in name else name}:{bound}"
     finally:
         starting.cancel()
         server.should_exit = True
