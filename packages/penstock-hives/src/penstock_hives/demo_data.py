@@ -1,14 +1,15 @@
 """Users, plans, deals and feedback for the demonstration.
 
-    create_demo_data(database, now)
+    create_demo_data(database, now, hives)
 
-A second call adds only the deals of a new day and does not overwrite changes. The three users have
-a public password. In production mode they are rejected with any credential: password, session,
-token or API key (`DEMO_UIDS`).
+A second call adds only the deals of a new day: what users have changed meanwhile stays. The three
+users have a public password. In production mode they are rejected with any credential: password,
+session, token or API key (`DEMO_UIDS`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
@@ -40,13 +41,17 @@ DEMO_USERS: Final = (
 DEMO_UIDS: Final = frozenset(person.uid for person in DEMO_USERS)
 #: Title, description, kind, first and last hour after local midnight.
 _OFFERS: Final = (
-    ("Two for one before noon", "Any two coffees for the price of one.", "daily", 6, 12),
     ("Quiet hour", "A tenth off everything while there is room.", "daily", 14, 17),
-    ("Happy hour", "House drinks at half price.", "daily", 17, 20),
-    ("This week's tasting", "Four small plates, chosen by the kitchen.", "event", 0, 7 * 24),
     ("Bring a friend", "The second of you pays half.", "promotion", 0, 14 * 24),
     ("Fifteen per cent", "On what is marked with a bee.", "discount", 0, 5 * 24),
 )
+#: Of places that serve food and drinks.
+_SERVED: Final = (
+    ("Two for one before noon", "Any two coffees for the price of one.", "daily", 6, 12),
+    ("Happy hour", "House drinks at half price.", "daily", 17, 20),
+    ("This week's tasting", "Four small plates, chosen by the kitchen.", "event", 0, 7 * 24),
+)
+_SERVING: Final = ("bar", "cafe", "restaurant")
 #: Text and rating.
 _FEEDBACK: Final = (
     ("Lovely place, friendly people, and the counter says truly when it is quiet.", 5),
@@ -60,9 +65,7 @@ _FEEDBACK: Final = (
 )
 _USER: Final = """
     INSERT INTO app_user (firebase_uid, nickname, role, time_zone)
-    VALUES (%(uid)s, %(nickname)s, %(role)s, 'Europe/London')
-    ON CONFLICT (firebase_uid) DO UPDATE SET firebase_uid = excluded.firebase_uid
-    RETURNING id
+    VALUES (%(uid)s, %(nickname)s, %(role)s, 'Europe/London') RETURNING id
 """
 _CREDENTIAL: Final = """
     INSERT INTO credential (uid, login, password_hash) VALUES (%s, %s, %s)
@@ -78,9 +81,22 @@ _SUBSCRIBE: Final = """
 _JOIN: Final = """
     INSERT INTO account_member (account_id, user_id, role)
     SELECT min(id), %s, 'account_admin' FROM account WHERE name = %s HAVING min(id) IS NOT NULL
-    ON CONFLICT DO NOTHING
 """
-_HIVES: Final = "SELECT id, account_id, time_zone FROM hive WHERE status = 'active' ORDER BY id"
+_HIVES: Final = """
+    SELECT h.id, h.account_id, h.time_zone, h.name, t.code AS type
+    FROM hive h JOIN hive_type t ON t.id = h.hive_type_id
+    WHERE h.status = 'active' AND h.id = ANY (%s::bigint[]) ORDER BY h.id
+"""
+_ALERT: Final = """
+    INSERT INTO user_notification_def
+        (user_id, hive_id, kind, threshold, unit, hysteresis, quiet_from, quiet_to)
+    VALUES (%s, %s, 'occupancy_below', 40, 'percent', 5, '22:00', '07:00')
+"""
+_NOTICE: Final = """
+    INSERT INTO notification (user_id, kind, hive_id, title, body, link, idempotency_key)
+    VALUES (%(user)s, 'system', %(hive)s, 'Welcome to Hives',
+            %(body)s, %(link)s, 'demo-welcome')
+"""
 _DEAL: Final = """
     INSERT INTO deal (hive_id, title, description, kind, starts_at, expires_at)
     SELECT %(hive)s, %(title)s, %(description)s, %(kind)s, %(begins)s, %(ends)s
@@ -94,18 +110,20 @@ _MESSAGE: Final = """
 """
 
 
-def create_demo_data(database: Database, now: datetime) -> None:
-    """In one transaction."""
+def create_demo_data(database: Database, now: datetime, hives: Sequence[int] = ()) -> None:
+    """In one transaction; the deals, favourites and feedback are of these hives."""
     with database.transaction() as connection:
-        hives = connection.execute(_HIVES).fetchall()
+        found = connection.execute(_HIVES, (list(hives),)).fetchall()
+        for number, hive in enumerate(found):
+            _create_deals(connection, hive, number, now)
+        known = "SELECT FROM app_user WHERE firebase_uid = ANY (%s) LIMIT 1"
+        if connection.execute(known, (list(DEMO_UIDS),)).fetchone() is not None:
+            return
         users = {person.nickname: _create_user(connection, person) for person in DEMO_USERS}
         _subscribe_accounts(connection)
-        for number, hive in enumerate(hives):
-            _create_deals(connection, hive, number, now)
-        _create_favourites(connection, users["ada"], hives)
-        messages = "SELECT FROM user_message WHERE user_id = %s LIMIT 1"
-        if connection.execute(messages, (users["ada"],)).fetchone() is None:
-            _create_feedback(connection, users["ada"], hives, now)
+        if found:
+            _create_habits(connection, users["ada"], found, now)
+            _create_feedback(connection, users["ada"], found, now)
 
 
 def _create_user(connection: Connection, person: DemoUser) -> int:
@@ -113,10 +131,8 @@ def _create_user(connection: Connection, person: DemoUser) -> int:
     row = connection.execute(_USER, given).fetchone()
     assert row is not None
     number = int(row["id"])
-    known = "SELECT FROM credential WHERE uid = %s"
-    if connection.execute(known, (person.uid,)).fetchone() is None:
-        digest = argon2_hasher().hash(PASSWORD)
-        connection.execute(_CREDENTIAL, (person.uid, person.login, digest))
+    digest = argon2_hasher().hash(PASSWORD)
+    connection.execute(_CREDENTIAL, (person.uid, person.login, digest))
     if person.plan is not None:
         _subscribe(connection, person.plan, f"demo-{person.nickname}", user=number)
     if person.account is not None:
@@ -146,8 +162,9 @@ def _create_deals(connection: Connection, hive: dict[str, Any], number: int, now
         return
     today = now.astimezone(ZoneInfo(hive["time_zone"])).date()
     midnight = datetime.combine(today, time(), ZoneInfo(hive["time_zone"])).astimezone(UTC)
-    for each in (number % len(_OFFERS), (number // 2 + 3) % len(_OFFERS)):
-        title, description, kind, first, last = _OFFERS[each]
+    offers = _OFFERS + _SERVED if hive["type"] in _SERVING else _OFFERS
+    for each in {number % len(offers), (number // 2 + 1) % len(offers)}:
+        title, description, kind, first, last = offers[each]
         given = {
             "hive": hive["id"],
             "title": title,
@@ -159,28 +176,39 @@ def _create_deals(connection: Connection, hive: dict[str, Any], number: int, now
         connection.execute(_DEAL, given)
 
 
-def _create_favourites(connection: Connection, user: int, hives: list[dict[str, Any]]) -> None:
-    for hive in hives[:12:4]:
+def _create_habits(
+    connection: Connection, user: int, hives: list[dict[str, Any]], now: datetime
+) -> None:
+    """Favourites, places seen lately, an alert and a first notice."""
+    for number, hive in enumerate(hives[:12:2]):
+        liked = number % 2 == 0
         connection.execute(
             """
-            INSERT INTO user_hive (user_id, hive_id, favourite, favourite_at)
-            VALUES (%s, %s, true, now()) ON CONFLICT DO NOTHING
+            INSERT INTO user_hive
+                (user_id, hive_id, favourite, favourite_at, last_visited_at, visit_count)
+            VALUES (%s, %s, %s, %s, %s, 3)
             """,
-            (user, hive["id"]),
+            (user, hive["id"], liked, now if liked else None, now - timedelta(hours=1 + number)),
         )
+    first = hives[0]
+    connection.execute(_ALERT, (user, first["id"]))
+    body = f"You are told here when {first['name']} is less than 40 % full."
+    given = {"user": user, "hive": first["id"], "body": body, "link": f"/#/hive/{first['id']}"}
+    connection.execute(_NOTICE, given)
 
 
 def _create_feedback(
     connection: Connection, user: int, hives: list[dict[str, Any]], now: datetime
 ) -> None:
-    for number, hive in enumerate(hives[:24]):
-        content, rating = _FEEDBACK[number % len(_FEEDBACK)]
+    """The oldest first."""
+    for number, hive in reversed(list(enumerate(hives[: len(_FEEDBACK)]))):
+        content, rating = _FEEDBACK[number]
         given = {
             "user": user,
             "hive": hive["id"],
             "account": hive["account_id"],
             "content": content,
             "rating": rating,
-            "at": now - timedelta(hours=5 * number),
+            "at": now - timedelta(hours=1 + 5 * number),
         }
         connection.execute(_MESSAGE, given)

@@ -48,6 +48,16 @@ class RequestConflict(PenstockError):
     """The request contradicts the current state."""
 
 
+class PlanRequired(PenstockError):
+    """The plan does not include it, or not as much; `plans` do."""
+
+    def __init__(self, detail: str, feature: str, plans: Sequence[str]) -> None:
+        hint = f"choose the plan {' or '.join(plans)}" if plans else "no plan includes more"
+        super().__init__(f"{detail}: {hint}")
+        self.feature = feature
+        self.plans = tuple(plans)
+
+
 class IfMatchFailed(PenstockError):
     """The resource has changed since the ETag in `If-Match`."""
 

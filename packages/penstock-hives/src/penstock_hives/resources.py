@@ -29,6 +29,7 @@ from penstock_hives.deals.service import DealService
 from penstock_hives.demo_data import DEMO_UIDS
 from penstock_hives.identity.tokens import IdentityVerifier
 from penstock_hives.images.service import ImageService, ImageStore
+from penstock_hives.messages.follower_messages import FollowerMessageService
 from penstock_hives.messages.service import MessageService
 from penstock_hives.occupancy.service import OccupancyService
 from penstock_hives.people.permissions import ANONYMOUS, Caller
@@ -70,6 +71,7 @@ class Services:
     analytics: AnalyticsService
     metrics: MetricService
     activity: ActivityService
+    followers: FollowerMessageService
 
     @classmethod
     def create(
@@ -98,6 +100,7 @@ class Services:
             analytics=AnalyticsService(pool, clock),
             metrics=MetricService(pool, clock),
             activity=ActivityService(pool, clock),
+            followers=FollowerMessageService(pool, clock),
         )
 
 

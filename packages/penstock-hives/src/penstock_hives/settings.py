@@ -30,6 +30,8 @@ class HivesSettings(BaseSettings):
     """The management API of the broker, http://admin:password@host:15672."""
     sensor_address: str = "mqtt://localhost:1883"
     """The broker address for sensors."""
+    dashboards: str = "http://127.0.0.1:8080"
+    """The URL of the dashboards, for links in mail."""
     images: Path = Field(default_factory=lambda: data_home() / "images")
     """The folder of images."""
     lake: str | None = None

@@ -24,10 +24,11 @@ from penstock.cli.up.extension import (
     Shell,
     UpOptions,
     flags,
-    free_port,
+    listen_flags,
 )
 from penstock.cli.up.supervisor import Addresses, Part
 from penstock.client.management import call_management_api
+from penstock.core.config import UpSettings
 from penstock.core.errors import PenstockError
 from penstock.core.java import java_problem
 from penstock_hives.demo_account import LOGIN, PASSWORD
@@ -43,8 +44,6 @@ DEMO: Final = "demo"
 HIVES: Final = "hives"
 ALERTS: Final = "alerts"
 FLOW: Final = "hives"
-#: Of the public page; another port if it is taken.
-PORT: Final = 8000
 #: Seconds for the pipeline to finish its batch.
 _PIPELINE_GRACE: Final = 30.0
 #: Lines that Java and Spark write at every start.
@@ -77,7 +76,7 @@ def extend(options: UpOptions) -> Extension:
         return [
             *options.command("hives", "serve", "--workers", "1"),
             *options.amqp_and_database(found),
-            *("--port", str(free_port(PORT))),
+            *listen_flags(options.site, UpSettings().site),
             *flags("--mqtt", options.listener("mqtt", found)),
             *flags("--management", management),
         ]

@@ -19,6 +19,9 @@ settings_router = APIRouter(route_class=IdempotentRoute, tags=["notifications"])
 
 Threshold = Annotated[float, Field(ge=0, le=1_000_000)]
 Channels = Annotated[tuple[Literal["inbox", "push"], ...], Field(min_length=1, max_length=2)]
+Weekdays = Annotated[
+    tuple[Annotated[int, Field(ge=0, le=6)], ...], Field(max_length=7, examples=[[0, 1, 2]])
+]
 Cooldown = Annotated[int, Field(ge=0, le=604_800)]
 
 
@@ -41,6 +44,11 @@ class NewSetting(RequestBody):
     cooldown_s: Cooldown = 1800
     quiet_from: LocalTime | None = None
     quiet_to: LocalTime | None = None
+    weekdays: Weekdays = ()
+    """Days on which an occupancy alert fires, Monday is 0; none: any."""
+    active_from: LocalTime | None = None
+    """From when on an occupancy alert fires, by the clock of the hive."""
+    active_to: LocalTime | None = None
     channels: Channels = ("inbox", "push")
     enabled: bool = True
 
@@ -54,6 +62,9 @@ class SettingEdit(RequestBody):
     cooldown_s: Cooldown | None = None
     quiet_from: LocalTime | None = None
     quiet_to: LocalTime | None = None
+    weekdays: Weekdays | None = None
+    active_from: LocalTime | None = None
+    active_to: LocalTime | None = None
     channels: Channels | None = None
     enabled: bool | None = None
 

@@ -31,6 +31,7 @@ from penstock_hives.push.models import (
     decide,
 )
 from penstock_hives.push.repository import Outbox
+from penstock_hives.translation import translate
 
 log = get_logger(__name__)
 
@@ -83,9 +84,15 @@ class AlertEvaluator:
 
     async def evaluate(self, reports: Iterable[OccupancyReport]) -> int:
         """The number of notifications added."""
+        now = self._clock()
         crossings: list[ThresholdCrossing] = []
         for report in reports:
-            crossings += self.matcher.crossings(report)
+            # Outside its hours an alert stays armed, so it fires when they begin.
+            crossings += [
+                each
+                for each in self.matcher.crossings(report)
+                if not each.fired or (hours := each.definition.hours) is None or hours.contains(now)
+            ]
         added = 0
         for start in range(0, len(crossings), CHUNK):
             added += await self._notify_crossings(crossings[start : start + CHUNK])
@@ -174,7 +181,7 @@ class NotificationBuilder:
         decision = self._decide(definition, recipient, deferrable=False)
         if not decision.inbox:
             return None
-        title, body = crossing_text(definition, report, recipient.hive)
+        title, body = crossing_text(definition, report, recipient.hive, recipient.locale)
         return Notification(
             definition.user_id,
             definition.kind,
@@ -194,7 +201,7 @@ class NotificationBuilder:
         self, definition: AlertDefinition, event: DealEvent, recipient: RecipientState
     ) -> Notification:
         decision = self._decide(definition, recipient, deferrable=True)
-        title, body = deal_text(event)
+        title, body = deal_text(event, recipient.locale)
         return Notification(
             definition.user_id,
             definition.kind,
@@ -229,28 +236,33 @@ class NotificationBuilder:
 
 
 def crossing_text(
-    definition: AlertDefinition, report: OccupancyReport, hive: str
+    definition: AlertDefinition, report: OccupancyReport, hive: str, locale: str = "en"
 ) -> tuple[str, str]:
     """Title and body."""
     assert definition.threshold is not None
+    limit = f"{definition.threshold:g}"
     if definition.unit is ThresholdUnit.PERCENT:
-        now = f"It is {report.percent:.0f} % full now"
-        limit = f"{definition.threshold:g} %"
+        limit += " %"
+        percent = f"{report.percent:.0f}"
+        now = translate("It is {percent} % full now", locale, percent=percent)
+    elif report.occupancy == 1:
+        now = translate("There is 1 person inside now", locale)
     else:
-        now = f"There {_people(report.occupancy)} inside now"
-        limit = f"{definition.threshold:g}"
+        now = translate("There are {count} people inside now", locale, count=report.occupancy)
     if definition.kind is AlertKind.OCCUPANCY_ABOVE:
-        return f"{hive} is filling up", f"{now}; you wanted to know at {limit}."
-    return f"{hive} has room", f"{now}; you wanted to know at {limit}."
+        title = translate("{hive} is filling up", locale, hive=hive)
+    else:
+        title = translate("{hive} has room", locale, hive=hive)
+    body = translate("{now}; you wanted to know at {limit}.", locale, now=now, limit=limit)
+    return title, body
 
 
-def deal_text(event: DealEvent) -> tuple[str, str]:
+def deal_text(event: DealEvent, locale: str = "en") -> tuple[str, str]:
     """Title and body."""
     if event.hours is None:
-        return f"New at {event.hive}", event.title
-    left = "1 hour" if event.hours == 1 else f"{event.hours} hours"
-    return f"Ends soon at {event.hive}", f"{event.title}: {left} left."
-
-
-def _people(count: int) -> str:
-    return "is 1 person" if count == 1 else f"are {count} people"
+        return translate("New at {hive}", locale, hive=event.hive), event.title
+    title = translate("Ends soon at {hive}", locale, hive=event.hive)
+    if event.hours == 1:
+        return title, translate("{deal}: 1 hour left.", locale, deal=event.title)
+    hours = event.hours
+    return title, translate("{deal}: {hours} hours left.", locale, deal=event.title, hours=hours)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
 from penstock_hives.places.models import BoundingBox, GeoPoint
 
@@ -44,6 +45,26 @@ class GeoRadius:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertHours:
+    """When a threshold may fire, by the clock of the hive."""
+
+    zone: str
+    weekdays: tuple[int, ...] = ()  #: Monday is 0; none: any
+    span: tuple[time, time] | None = None  #: may last over midnight, into the next day
+
+    def contains(self, at: datetime) -> bool:
+        local = at.astimezone(ZoneInfo(self.zone))
+        day, clock = local.weekday(), local.time()
+        if self.span is not None:
+            begins, ends = self.span
+            if begins >= ends and clock < ends:
+                day = (local - timedelta(days=1)).weekday()
+            elif not (begins <= clock < ends or (begins >= ends and clock >= begins)):
+                return False
+        return not self.weekdays or day in self.weekdays
+
+
+@dataclass(frozen=True, slots=True)
 class AlertDefinition:
     id: int
     user_id: int
@@ -61,6 +82,7 @@ class AlertDefinition:
     hive_types: tuple[str, ...] = ()  #: none: any
     expiry_hours: tuple[int, ...] = ()  #: hours before the end of a deal
     near: GeoRadius | None = None  #: only deals of hives around here
+    hours: AlertHours | None = None  #: of occupancy; None: always
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,9 @@ class NotificationSetting:
     cooldown_s: int
     quiet_from: time | None
     quiet_to: time | None
+    weekdays: tuple[int, ...]
+    active_from: time | None
+    active_to: time | None
     channels: tuple[str, ...]
     enabled: bool
     created_at: datetime

@@ -10,6 +10,7 @@ from typing import Any, Final
 from penstock_hives.alerts.matcher import DealEvent, OccupancyReport
 from penstock_hives.alerts.models import (
     AlertDefinition,
+    AlertHours,
     AlertKind,
     GeoRadius,
     NotificationSetting,
@@ -24,7 +25,8 @@ _READ_BATCH: Final = 5000
 
 _DEFINITIONS: Final = """
     SELECT d.id, d.user_id, d.kind, d.hive_id, d.threshold, d.unit, d.hysteresis, d.cooldown_s,
-           d.quiet_from, d.quiet_to, d.channels,
+           d.quiet_from, d.quiet_to, d.channels, d.weekdays, d.active_from, d.active_to,
+           h.time_zone AS hive_zone,
            coalesce(s.armed, true) AS armed,
            coalesce(p.kinds, '{}') AS deal_kinds, coalesce(p.hive_types, '{}') AS hive_types,
            p.expiry_hours, p.within_km, p.lat, p.lon,
@@ -34,6 +36,7 @@ _DEFINITIONS: Final = """
            ) END AS favourites
     FROM user_notification_def d
     JOIN app_user u ON u.id = d.user_id AND u.deleted_at IS NULL
+    LEFT JOIN hive h ON h.id = d.hive_id
     LEFT JOIN notification_state s ON s.definition_id = d.id AND s.hive_id = d.hive_id
     LEFT JOIN deal_preference p ON p.user_id = d.user_id AND d.kind LIKE '%%deal%%'
     WHERE d.enabled
@@ -47,6 +50,7 @@ _STATES: Final = """
 #: Locked, so that no row is deleted before the transaction has written its notifications.
 _RECIPIENTS: Final = """
     SELECT d.id, d.user_id, h.id AS hive_id, h.name AS hive, u.time_zone AS zone,
+           u.locale,
            s.last_fired_at AS last_notified, coalesce(sent.notes, 0) AS notified_today
     FROM unnest(%(ids)s::bigint[], %(hives)s::bigint[]) AS given (id, hive_id)
     JOIN user_notification_def d ON d.id = given.id AND d.enabled
@@ -111,6 +115,7 @@ class RecipientState:
     user_id: int
     hive: str
     zone: str
+    locale: str
     last_notified: datetime | None
     notified_today: int
 
@@ -201,12 +206,20 @@ def _definition(row: Mapping[str, Any]) -> AlertDefinition:
         tuple(row["hive_types"]),
         EXPIRY_HOURS if row["expiry_hours"] is None else tuple(row["expiry_hours"]),
         near,
+        _hours(row),
     )
 
 
+def _hours(row: Mapping[str, Any]) -> AlertHours | None:
+    if row["hive_zone"] is None or not (row["weekdays"] or row["active_from"]):
+        return None
+    span = None if row["active_from"] is None else (row["active_from"], row["active_to"])
+    return AlertHours(row["hive_zone"], tuple(row["weekdays"]), span)
+
+
 _SETTING: Final = """
-    id, hive_id, kind, threshold, unit, hysteresis, cooldown_s, quiet_from, quiet_to, channels,
-    enabled, created_at, updated_at
+    id, hive_id, kind, threshold, unit, hysteresis, cooldown_s, quiet_from, quiet_to, weekdays,
+    active_from, active_to, channels, enabled, created_at, updated_at
 """
 
 
@@ -246,4 +259,5 @@ class NotificationSettingRepository:
 
 
 def _setting(row: Mapping[str, Any]) -> NotificationSetting:
-    return NotificationSetting(**{**row, "channels": tuple(row["channels"])})
+    lists = {name: tuple(row[name]) for name in ("weekdays", "channels")}
+    return NotificationSetting(**{**row, **lists})

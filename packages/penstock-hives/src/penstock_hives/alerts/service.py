@@ -20,11 +20,18 @@ from penstock_hives.alerts.repository import (
 from penstock_hives.billing.repository import PlanRepository
 from penstock_hives.database import DatabasePool
 from penstock_hives.encoding import check_if_match
-from penstock_hives.errors import FieldError, RequestConflict, invalid_fields, require_found
-from penstock_hives.people.permissions import Caller
+from penstock_hives.errors import (
+    FieldError,
+    TooManyRequests,
+    invalid_fields,
+    require_found,
+)
+from penstock_hives.people.permissions import Caller, PlanFeatureCode
+from penstock_hives.people.repository import PeopleRepository
 from penstock_hives.places.service import require_visible_hive
 from penstock_hives.push.models import Notification
 from penstock_hives.push.repository import Outbox
+from penstock_hives.translation import translate
 
 _STATES: Final = """
     SELECT d.id, s.last_value, s.last_fired_at
@@ -33,6 +40,13 @@ _STATES: Final = """
         ON s.definition_id = d.id AND (s.hive_id = d.hive_id OR d.hive_id IS NULL)
     WHERE d.user_id = %s AND d.enabled
     ORDER BY d.id, s.last_fired_at
+"""
+
+#: Test notifications of a user in a minute.
+MAX_TESTS: Final = 5
+_TESTS: Final = """
+    SELECT id FROM notification WHERE user_id = %s AND kind = 'system'
+      AND idempotency_key LIKE '%%:try:%%' AND created_at > %s - interval '1 minute'
 """
 
 
@@ -75,16 +89,20 @@ class AlertService:
     async def send_test(self, caller: Caller, number: int) -> None:
         if not any(each.id == number for each in await self.of_user(caller)):
             raise NotFound(f"alert {number} not found")
-        note = Notification(
-            caller.known,
-            "system",
-            "Test notification",
-            "Your alert will look like this.",
-            f"{number}:try:{secrets.token_hex(8)}",
-            definition_id=number,
-            push_at=self._clock(),
-        )
         async with self._pool.transaction() as connection:
+            locale = await PeopleRepository(connection).locale(caller.known)
+            note = Notification(
+                caller.known,
+                "system",
+                translate("Test notification", locale),
+                translate("Your alert will look like this.", locale),
+                f"{number}:try:{secrets.token_hex(8)}",
+                definition_id=number,
+                push_at=self._clock(),
+            )
+            row = await connection.execute(_TESTS, (caller.known, self._clock()))
+            if len(await row.fetchall()) >= MAX_TESTS:
+                raise TooManyRequests(f"at most {MAX_TESTS} tests a minute", 60.0)
             await Outbox(connection).add([note])
 
 
@@ -120,11 +138,10 @@ class NotificationSettingService:
                 "SELECT FROM app_user WHERE id = %s FOR UPDATE", (caller.known,)
             )
             definitions = NotificationSettingRepository(connection)
-            most = await PlanRepository(connection).limit_of_user(
-                caller.known, "alerts", "alerts", now
-            )
+            plans, feature = PlanRepository(connection), PlanFeatureCode.ALERTS
+            most = await plans.limit_of_user(caller.known, feature, "alerts", now)
             if most is not None and len(await definitions.of_user(caller.known)) >= most:
-                raise RequestConflict(f"your plan includes {most} alerts")
+                raise await plans.required(feature, f"your plan includes {most} alerts", most)
             if values.get("hive_id") is not None:
                 await require_visible_hive(connection, values["hive_id"], now)
             number = await definitions.add(caller.known, values)
@@ -142,8 +159,7 @@ class NotificationSettingService:
                 f"notification setting {number}",
             )
             check_if_match(held, seen)
-            names = ("kind", "hive_id", "threshold", "unit", "hysteresis", "quiet_from", "quiet_to")
-            _check({name: values.get(name, getattr(held, name)) for name in names})
+            _check({name: values.get(name, getattr(held, name)) for name in _CHECKED})
             if values.get("hive_id") is not None:
                 await require_visible_hive(connection, values["hive_id"], self._clock())
             await definitions.change(number, values)
@@ -161,6 +177,12 @@ def _require(found: NotificationSetting | None, number: int) -> NotificationSett
     return require_found(found, f"notification setting {number}")
 
 
+_CHECKED: Final = (
+    *("kind", "hive_id", "threshold", "unit", "hysteresis", "quiet_from", "quiet_to"),
+    *("weekdays", "active_from", "active_to"),
+)
+
+
 def _check(values: Mapping[str, Any]) -> None:
     kind, errors = values["kind"], []
     if AlertKind(kind).of_occupancy:
@@ -169,11 +191,15 @@ def _check(values: Mapping[str, Any]) -> None:
             for name in ("hive_id", "threshold", "unit")
             if values.get(name) is None
         ]
-    elif values.get("threshold") is not None or values.get("unit") is not None:
-        errors.append(FieldError("threshold", f"must not be given for {kind}"))
+    else:
+        if values.get("threshold") is not None or values.get("unit") is not None:
+            errors.append(FieldError("threshold", f"must not be given for {kind}"))
+        if values.get("weekdays") or values.get("active_from") is not None:
+            errors.append(FieldError("weekdays", f"must not be given for {kind}"))
     if values.get("unit") == "percent" and (values.get("threshold") or 0) > 1000:
         errors.append(FieldError("threshold", "must be at most 1000 percent"))
-    if (values.get("quiet_from") is None) != (values.get("quiet_to") is None):
-        errors.append(FieldError("quiet_from", "must be given together with quiet_to"))
+    for name in ("quiet", "active"):
+        if (values.get(f"{name}_from") is None) != (values.get(f"{name}_to") is None):
+            errors.append(FieldError(f"{name}_from", f"must be given together with {name}_to"))
     if errors:
         raise invalid_fields(errors)

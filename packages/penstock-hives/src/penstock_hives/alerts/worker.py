@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import psycopg
@@ -23,11 +25,15 @@ from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy, is_transient
 from penstock_hives.alerts.evaluator import AlertEvaluator
 from penstock_hives.alerts.matcher import OccupancyReport
+from penstock_hives.analytics.weekly_report import WeeklyReportMailer
 from penstock_hives.database import DatabasePool
+from penstock_hives.identity.mail import MailSender
 from penstock_hives.live.subscriber import OccupancySubscriber
 from penstock_hives.push.models import PushChannel
 from penstock_hives.push.sender import PushSender
 from penstock_hives.push.settings import PushSettings, open_channels
+from penstock_hives.sensors.health import SensorHealthMonitor
+from penstock_hives.webhooks.sender import WebhookSender
 from penstock_store.database import describe_url
 
 log = get_logger(__name__)
@@ -50,7 +56,12 @@ class AlertWorker:
         database: str,
         brokers: Sequence[str],
         clock: Callable[[], float] = time.monotonic,
+        more: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        on_occupancy: Callable[[Any], None] = lambda _: None,
     ) -> None:
+        """`more` runs beside the evaluation; `on_occupancy` gets every valid figure."""
+        self._more = more
+        self._observe = on_occupancy
         self.ready = asyncio.Event()  #: definitions are loaded and hives were evaluated once
         self._evaluator = evaluator
         self._sender = sender
@@ -73,6 +84,8 @@ class AlertWorker:
                 tasks.create_task(
                     OccupancySubscriber(self._brokers, self._on_occupancy).run(), name="occupancy"
                 )
+            for number, work in enumerate(self._more):
+                tasks.create_task(work(), name=f"task {number}")
             tasks.create_task(self._evaluate(), name="evaluator")
 
     def _on_occupancy(self, document: Any) -> None:
@@ -81,6 +94,7 @@ class AlertWorker:
         except WireSyntaxError as error:
             log.warning("occupancy message invalid", reason=str(error))
             return
+        self._observe(document)
         known = self._reports.get(report.hive_id)
         if known is None or known.version < report.version:
             self._reports[report.hive_id] = report
@@ -194,6 +208,16 @@ CONNECTIONS: Final = 6
 STATEMENT_SECONDS: Final = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class BusinessMail:
+    """How businesses are told of their sensors and their week."""
+
+    mail: MailSender
+    sender: str
+    dashboards: str  #: URL, for links
+    lake: Path | None = None  #: for lost messages
+
+
 @asynccontextmanager
 async def open_alert_worker(
     database: str,
@@ -202,14 +226,28 @@ async def open_alert_worker(
     *,
     production: bool = False,
     channels: Mapping[str, PushChannel] | None = None,
+    business: BusinessMail | None = None,
 ) -> AsyncIterator[AlertWorker]:
-    """A worker to `run`. Without brokers it evaluates the database once a minute."""
+    """A worker to `run`. Without brokers it evaluates the database once a minute. With `business`
+    it also checks sensors, mails weekly reports and sends webhooks."""
     reached = open_channels(settings, production=production) if channels is None else channels
     async with DatabasePool(database, CONNECTIONS, 10.0, STATEMENT_SECONDS) as pool:
         sender = PushSender(pool, reached)
+        evaluator = AlertEvaluator(pool, cap=settings.daily_cap)
+        webhooks = WebhookSender(pool, production=production)
         try:
+            if business is None:
+                yield AlertWorker(evaluator, sender, database, brokers)
+                return
+            mail = (business.mail, business.sender)
+            link = business.dashboards.rstrip("/")
+            sensors = SensorHealthMonitor(pool, *mail, f"{link}/hives/sensors/", business.lake)
+            reports = WeeklyReportMailer(pool, *mail, f"{link}/hives/report")
             yield AlertWorker(
-                AlertEvaluator(pool, cap=settings.daily_cap), sender, database, brokers
+                *(evaluator, sender, database, brokers),
+                more=(sensors.run, reports.run, webhooks.run),
+                on_occupancy=webhooks.on_occupancy,
             )
         finally:
+            await webhooks.close()
             await sender.close()

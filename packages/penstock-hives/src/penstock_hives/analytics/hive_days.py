@@ -49,11 +49,16 @@ _DAYS: Final = """
         SELECT a.hive_id, (a.at AT TIME ZONE ours.time_zone)::date AS day,
                count(*) FILTER (WHERE action IN ('view', 'navigate')) AS views,
                count(*) FILTER (WHERE action = 'search') AS searches,
-               count(*) FILTER (WHERE action = 'favourite') AS favourites,
-               count(*) FILTER (WHERE action = 'deal_open') AS deal_opens,
-               count(*) FILTER (WHERE action = 'deal_redeem') AS deal_redemptions
+               count(*) FILTER (WHERE action = 'favourite') AS favourites
         FROM user_analytics a JOIN ours ON ours.id = a.hive_id
         WHERE a.at >= %(since)s::date - 1 AND a.at < %(until)s::date + 2
+        GROUP BY 1, 2
+    ), offers AS (
+        SELECT d.hive_id, (e.at AT TIME ZONE ours.time_zone)::date AS day,
+               count(*) FILTER (WHERE e.kind = 'opened') AS deal_opens,
+               count(*) FILTER (WHERE e.kind = 'redeemed') AS deal_redemptions
+        FROM deal_event e JOIN deal d ON d.id = e.deal_id JOIN ours ON ours.id = d.hive_id
+        WHERE e.at >= %(since)s::date - 1 AND e.at < %(until)s::date + 2
         GROUP BY 1, 2
     ), messages AS (
         SELECT m.hive_id, (m.created_at AT TIME ZONE ours.time_zone)::date AS day,
@@ -68,13 +73,14 @@ _DAYS: Final = """
            k.mean_percent::float8 AS mean_percent, k.coverage::float8 AS coverage,
            coalesce(actions.views, 0) AS views, coalesce(actions.searches, 0) AS searches,
            coalesce(actions.favourites, 0) AS favourites,
-           coalesce(actions.deal_opens, 0) AS deal_opens,
-           coalesce(actions.deal_redemptions, 0) AS deal_redemptions,
+           coalesce(offers.deal_opens, 0) AS deal_opens,
+           coalesce(offers.deal_redemptions, 0) AS deal_redemptions,
            coalesce(messages.feedback, 0) AS feedback, messages.sentiment::float8 AS sentiment
     FROM (SELECT * FROM kpi_day WHERE hive_id %% %(shares)s = %(share)s) k
     FULL JOIN (SELECT * FROM occupancy_day WHERE hive_id %% %(shares)s = %(share)s) o
         USING (hive_id, day)
     FULL JOIN actions USING (hive_id, day)
+    FULL JOIN offers USING (hive_id, day)
     FULL JOIN messages USING (hive_id, day)
     JOIN ours ON ours.id = hive_id
     WHERE day >= %(since)s AND day <= %(until)s

@@ -53,8 +53,11 @@ HISTORY_SPAN: Final = timedelta(days=400)
 MODEL_FOLDER: Final = "models"
 
 
+_HAS_DAYS: Final = "SELECT FROM kpi_day LIMIT 1"
+
+
 class AnalyticsTask:
-    """Periodic task: analyses the last day that is over, once."""
+    """Periodic task: analyses the last day that is over, once; without any day there is nothing."""
 
     def __init__(self, database: str, lake: StorageLocation | None = None) -> None:
         self._url = database
@@ -63,7 +66,7 @@ class AnalyticsTask:
     def __call__(self, spark: SparkSession) -> None:
         now = datetime.now(UTC)
         with Database(self._url) as database:
-            if not is_analysed(database, settled_day(now)):
+            if database.rows(_HAS_DAYS) and not is_analysed(database, settled_day(now)):
                 analyse(spark, database, settled_day(now), now, lake=self._lake)
 
 

@@ -156,6 +156,18 @@ class AnalyticsRepository:
                 [{**each, "data_json": Jsonb(each["data_json"])} for each in events],
             )
 
+    async def record_deals(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """That published deals were shown or opened; others are ignored."""
+        async with self._connection.cursor() as cursor:
+            await cursor.executemany(
+                """
+                INSERT INTO deal_event (deal_id, user_id, kind, at)
+                SELECT id, %(user_id)s, %(kind)s, %(at)s FROM deal
+                WHERE id = %(deal_id)s AND status = 'published'
+                """,
+                events,
+            )
+
     async def usage(self, user: int | None, since: datetime, limit: int) -> Usage:
         given = {"user": user, "since": since, "limit": limit}
         found = {}

@@ -32,9 +32,9 @@ from penstock_hives.analytics.repository import AnalyticsRepository, MetricRepos
 from penstock_hives.billing.repository import PlanRepository
 from penstock_hives.database import Connection, DatabasePool
 from penstock_hives.encoding import check_if_match
-from penstock_hives.errors import FieldError, InvalidRequest, RequestConflict
+from penstock_hives.errors import FieldError, InvalidRequest
 from penstock_hives.occupancy.service import require_owned_hive
-from penstock_hives.people.permissions import AppPermission, Caller
+from penstock_hives.people.permissions import AppPermission, Caller, PlanFeatureCode
 from penstock_hives.people.repository import AuditRepository
 
 #: How old a reported action may be.
@@ -116,6 +116,10 @@ class AnalyticsService:
             return await MetricRepository(connection).insights(account, hive, limit)
 
 
+#: Actions that are counted with the deal.
+_DEAL_EVENTS: Final = {"deal_show": "shown", "deal_open": "opened"}
+
+
 class ActivityService:
     """User actions: recorded by the applications, summarised for users and operators."""
 
@@ -132,8 +136,15 @@ class ActivityService:
             if at is None or not now - _BACK <= at <= now:
                 at = now
             rows.append({**each, "user_id": caller.id, "at": at})
+        deals = [
+            {**each, "kind": _DEAL_EVENTS[each["action"]]}
+            for each in rows
+            if each["action"] in _DEAL_EVENTS and each["deal_id"] is not None
+        ]
         async with self._pool.transaction() as connection:
-            await AnalyticsRepository(connection).record(rows)
+            repository = AnalyticsRepository(connection)
+            await repository.record([each for each in rows if each["action"] != "deal_show"])
+            await repository.record_deals(deals)
         return len(rows)
 
     async def mine(self, caller: Caller, days: int, limit: int) -> Usage:
@@ -173,9 +184,11 @@ class MetricService:
             plans, metrics = PlanRepository(connection), MetricRepository(connection)
             if await plans.locked_account(account) is None:
                 raise NotFound(f"there is no account {account}")
-            most = await plans.limit_of_account(account, "custom_metrics", "metrics", self._clock())
-            if len(await metrics.of_account(account)) >= (most or 0):
-                raise RequestConflict(f"the plan of account {account} includes {most or 0} metrics")
+            feature = PlanFeatureCode.CUSTOM_METRICS
+            most = await plans.limit_of_account(account, feature, "metrics", self._clock()) or 0
+            if len(await metrics.of_account(account)) >= most:
+                detail = f"the plan of account {account} includes {most} metrics"
+                raise await plans.required(feature, detail, most)
             number = await metrics.add({**values, "account_id": account})
             await AuditRepository(connection).record(caller, "define", "metric", number, account)
             made = await metrics.get(number)

@@ -45,7 +45,11 @@ _ALWAYS: Final = {
     "429": "Too many requests: wait `Retry-After` seconds.",
     "503": "Temporarily unavailable, or no data yet: try again later.",
 }
-_GUARDED: Final = {"401": "Not signed in.", "403": "Not permitted."}
+_GUARDED: Final = {
+    "401": "Not signed in.",
+    "402": "Not in the plan.",
+    "403": "Not permitted.",
+}
 _NAMED: Final = {"404": "Not found, or not visible to you."}
 #: Query parameters that are ids.
 _ID_PARAMETERS: Final = frozenset({"account", "hive"})

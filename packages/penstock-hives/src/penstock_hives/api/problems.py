@@ -18,6 +18,7 @@ from penstock_hives.errors import (
     InvalidRequest,
     NotConfigured,
     NotReady,
+    PlanRequired,
     RequestConflict,
     TooManyRequests,
     UnsupportedImage,
@@ -28,12 +29,15 @@ from penstock_store.http.problems import ProblemMapper, ProblemRule
 def _members(error: Exception) -> Mapping[str, Any]:
     if isinstance(error, InvalidRequest) and error.errors:
         return {"errors": error.errors}
+    if isinstance(error, PlanRequired):
+        return {"feature": error.feature, "plans": error.plans}
     return {}
 
 
 PROBLEMS: Final = ProblemMapper(
     (
         ProblemRule(AuthenticationFailed, 401, "Sign in"),
+        ProblemRule(PlanRequired, 402, "Not in your plan"),
         ProblemRule(AccessRefused, 403, "Not permitted"),
         ProblemRule(NotFound, 404, "Not found"),
         ProblemRule(RequestConflict, 409, "Conflict"),

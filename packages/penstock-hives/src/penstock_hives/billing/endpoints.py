@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from pydantic import HttpUrl
 
 from penstock_hives.api.dependencies import (
     Reader,
@@ -23,6 +24,7 @@ from penstock_hives.api.responses import (
     PublicRoute,
     etag_response,
 )
+from penstock_hives.billing.checkout import CheckoutService
 from penstock_hives.billing.models import (
     Entitlement,
     PaymentTransaction,
@@ -71,6 +73,21 @@ class Purchase(RequestBody):
     plan: Identifier
     account_id: ObjectId | None = None
     """The business that it is for; yourself unless given."""
+
+
+class PortalBody(RequestBody):
+    return_url: HttpUrl
+    """The page to which the provider sends the user back."""
+    account_id: ObjectId | None = None
+    """The business that it is for; yourself unless given."""
+
+
+class CheckoutBody(PortalBody):
+    plan: Identifier
+
+
+class ProviderPage(RequestBody):
+    url: str
 
 
 class AccountToken(RequestBody):
@@ -185,6 +202,44 @@ async def from_apple(
         )
     event = providers.apple.read(await request.body())
     return WebhookReceipt(outcome=await payments.apply(event))
+
+
+@router.post("/payments/google/webhook", openapi_extra=_RAW, responses=_REFUSED)
+async def from_google(
+    request: Request,
+    caller: Reader,
+    providers: ProvidersDep,
+    payments: PaymentsDep,
+) -> WebhookReceipt:
+    """A real-time developer notification of Google Play, pushed and signed by Pub/Sub."""
+    if providers.google is None:
+        raise NotConfigured(
+            "Google Play is not configured (PENSTOCK_HIVES_PAYMENTS_GOOGLE_PACKAGE)"
+        )
+    event = await providers.google.read(await request.body(), request.headers.get("authorization"))
+    return WebhookReceipt(outcome=await payments.apply(event))
+
+
+@router.post("/payments/checkout", status_code=201)
+async def begin_checkout(
+    body: CheckoutBody, caller: SignedIn, context: ResourcesDep, providers: ProvidersDep
+) -> ProviderPage:
+    """The page of the provider on which the plan is bought; webhooks apply the purchase."""
+    owner = _owner(caller, body.account_id)
+    url = await CheckoutService(context.pool, providers, context.clock).begin(
+        owner, body.plan, str(body.return_url)
+    )
+    return ProviderPage(url=url)
+
+
+@router.post("/payments/portal", status_code=201)
+async def open_portal(
+    body: PortalBody, caller: SignedIn, context: ResourcesDep, providers: ProvidersDep
+) -> ProviderPage:
+    """The page of the provider with payment methods, invoices and cancellation."""
+    owner = _owner(caller, body.account_id)
+    checkout = CheckoutService(context.pool, providers, context.clock)
+    return ProviderPage(url=await checkout.portal(owner, str(body.return_url)))
 
 
 @router.post("/payments/test/webhook", openapi_extra=_RAW, responses=_REFUSED)

@@ -22,6 +22,11 @@ from typing import Any, Final
 
 from penstock.core.errors import AccessRefused
 from penstock.core.units import parse_count
+from penstock_hives.errors import PlanRequired
+from penstock_hives.people.permissions import PlanFeatureCode
+
+#: Forecasts of other days than today.
+OTHER_DAYS: Final = "your plan includes the forecast of today only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,19 @@ class SubscriptionPlan:
     period: str
     audience: str
     features: tuple[PlanFeature, ...]
+
+
+def plan_required(
+    plans: Iterable[SubscriptionPlan], feature: PlanFeatureCode, detail: str, most: int = 0
+) -> PlanRequired:
+    """The error that names the plans with the feature; `most` is the limit of the present plan."""
+    codes = [
+        plan.code
+        for plan in plans
+        for each in plan.features
+        if each.code == feature and (not each.limits or max(each.limits.values()) > most)
+    ]
+    return PlanRequired(detail, feature, codes)
 
 
 @dataclass(frozen=True, slots=True)

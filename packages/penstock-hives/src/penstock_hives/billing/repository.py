@@ -27,8 +27,11 @@ from penstock_hives.billing.models import (
     SubscriptionPlan,
     SubscriptionState,
     SubscriptionStatus,
+    plan_required,
 )
 from penstock_hives.database import Connection, fetch_all, fetch_one
+from penstock_hives.errors import PlanRequired
+from penstock_hives.people.permissions import PlanFeatureCode
 
 #: Owners with their plans at `now`, and each feature.
 ENTITLED: Final = """
@@ -153,16 +156,26 @@ class PlanRepository:
         row = await (await self._connection.execute(statement, (account,))).fetchone()
         return None if row is None else row["status"]
 
+    async def required(self, feature: PlanFeatureCode, detail: str, most: int = 0) -> PlanRequired:
+        return plan_required(await self.plans(), feature, detail, most)
+
     async def limit_of_account(
-        self, account: int, feature: str, name: str, now: datetime
+        self, account: int, feature: PlanFeatureCode, name: str, now: datetime
     ) -> int | None:
         return await self._limit(None, account, feature, name, now)
 
-    async def limit_of_user(self, user: int, feature: str, name: str, now: datetime) -> int | None:
+    async def limit_of_user(
+        self, user: int, feature: PlanFeatureCode, name: str, now: datetime
+    ) -> int | None:
         return await self._limit(user, None, feature, name, now)
 
     async def _limit(
-        self, user: int | None, account: int | None, feature: str, name: str, now: datetime
+        self,
+        user: int | None,
+        account: int | None,
+        feature: PlanFeatureCode,
+        name: str,
+        now: datetime,
     ) -> int | None:
         """The largest limit of any plan, the free one included."""
         given = {"user": user, "account": account, "feature": feature, "name": name, "now": now}

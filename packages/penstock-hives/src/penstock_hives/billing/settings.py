@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from penstock.core.errors import ConfigurationError
 from penstock_hives.billing.development import DevelopmentProvider
+from penstock_hives.identity.jwks import JwksKeySet, key_set_fetcher
+from penstock_hives.identity.tokens import TokenVerifier
 
 if TYPE_CHECKING:
     from penstock_hives.billing.apple import AppleWebhooks
+    from penstock_hives.billing.checkout import Checkout
+    from penstock_hives.billing.google import GoogleWebhooks
     from penstock_hives.billing.stripe import StripeWebhooks
 
 
@@ -29,6 +34,18 @@ class PaymentSettings(BaseSettings):
 
     stripe_secrets: list[SecretStr] = []
     """Secrets of Stripe's webhooks (`whsec_…`); several during a rotation."""
+    stripe_key: SecretStr | None = None
+    """Stripe's API key (`sk_…`), for checkout and customer portal."""
+    stripe_api: str | None = None
+    """The address of Stripe's API, for tests."""
+    google_package: str | None = None
+    """The package name of the app in Google Play."""
+    google_audience: str | None = None
+    """The URL of our webhook, as configured at the Pub/Sub subscription."""
+    google_sender: str | None = None
+    """The service account that Pub/Sub sends as."""
+    google_key: Path | None = None
+    """The key file of the service account that reads purchases."""
     apple_bundle: str | None = None
     """The bundle id of the app."""
     apple_id: int | None = None
@@ -48,6 +65,8 @@ class PaymentProviders:
     stripe: StripeWebhooks | None = None
     apple: AppleWebhooks | None = None
     test: DevelopmentProvider | None = None
+    google: GoogleWebhooks | None = None
+    checkout: Checkout | None = None
 
 
 def open_providers(settings: PaymentSettings, *, production: bool) -> PaymentProviders:
@@ -56,7 +75,49 @@ def open_providers(settings: PaymentSettings, *, production: bool) -> PaymentPro
         _stripe(settings),
         _apple(settings, production=production),
         DevelopmentProvider(production=False) if settings.test and not production else None,
+        _google(settings),
+        _checkout(settings),
     )
+
+
+def _checkout(settings: PaymentSettings) -> Checkout | None:
+    if settings.stripe_key is None:
+        return None
+    from penstock_hives.billing.checkout import StripeCheckout
+
+    prices = {plan: price for price, plan in settings.plans.items() if price.startswith("price_")}
+    return StripeCheckout(settings.stripe_key.get_secret_value(), prices, settings.stripe_api)
+
+
+def _google(settings: PaymentSettings) -> GoogleWebhooks | None:
+    if settings.google_package is None:
+        return None
+    from google.oauth2.service_account import Credentials
+
+    from penstock_hives.billing.google import (
+        ISSUER,
+        KEYS,
+        GooglePushVerifier,
+        GoogleWebhooks,
+        PlayDeveloperApi,
+    )
+
+    audience, sender = settings.google_audience, settings.google_sender
+    if audience is None or sender is None or settings.google_key is None:
+        raise ConfigurationError(
+            "PENSTOCK_HIVES_PAYMENTS_GOOGLE_PACKAGE needs GOOGLE_AUDIENCE, GOOGLE_SENDER and "
+            "GOOGLE_KEY, too"
+        )
+    try:
+        credentials = Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
+            settings.google_key, scopes=[PlayDeveloperApi.SCOPE]
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{settings.google_key} is no key file: {error}") from error
+    keys = JwksKeySet(key_set_fetcher(httpx.AsyncClient(), KEYS))
+    verifier = GooglePushVerifier(TokenVerifier(ISSUER, audience, keys), sender)
+    purchases = PlayDeveloperApi(credentials)
+    return GoogleWebhooks(settings.google_package, verifier, purchases, settings.plans)
 
 
 def _stripe(settings: PaymentSettings) -> StripeWebhooks | None:

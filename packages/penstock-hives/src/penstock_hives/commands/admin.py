@@ -28,6 +28,10 @@ def create(
     from_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
     ] = False,
+    uid: Annotated[
+        str | None,
+        typer.Option(metavar="UID", help="Of the user at Firebase, if it is the issuer."),
+    ] = None,
     database: Database = None,
     data: Data = None,
     file: ConfigFile = None,
@@ -43,7 +47,7 @@ def create(
     home = prepare(file, pairs, data).settings.data
     login = normalize_login(login)
     with penstock_store.open(database, home) as opened:
-        if asyncio.run(_appoint(opened.url, login, role)):
+        if asyncio.run(_appoint(opened.url, login, role, uid)):
             typer.echo(f"{login} is now {role}.")
             return
         password = _password(from_stdin)
@@ -74,7 +78,7 @@ async def _create(database: str, login: str, password: str) -> None:
         await CredentialRepository(connection).add(LocalCredential(uid, login, hashed))
 
 
-async def _appoint(database: str, login: str, role: StaffRole) -> bool:
+async def _appoint(database: str, login: str, role: StaffRole, uid: str | None = None) -> bool:
     """Give the role to the account of a login; returns whether there is one."""
     from penstock_hives.database import DatabasePool
     from penstock_hives.identity.repository import CredentialRepository
@@ -82,10 +86,12 @@ async def _appoint(database: str, login: str, role: StaffRole) -> bool:
 
     async with DatabasePool(database, 1, wait=30) as pool, pool.transaction() as connection:
         credential = await CredentialRepository(connection).find(login)
-        if credential is None:
+        if uid is None and credential is not None:
+            uid = credential.uid
+        if uid is None:
             return False
         people = PeopleRepository(connection)
-        caller = await people.caller(credential.uid, datetime.now(UTC))
+        caller = await people.caller(uid, datetime.now(UTC))
         assert caller.id is not None
         await people.change(caller.id, {"role": role.value})
         return True

@@ -1,7 +1,7 @@
 """`penstock demo`: a simulated fleet in real time that continues after a restart.
 
-Hives and sensors are written to the database, if one is given. A new fleet first sends a few hours
-of history.
+Hives and sensors are written to the database, if one is given, with eight weeks of history when
+there is none. A new fleet first sends a few hours of reports.
 """
 
 from __future__ import annotations
@@ -34,7 +34,18 @@ def demo(
     ] = None,
     hives: Hives = 50,
     seed: Seed = 0,
-    past: Annotated[str, typer.Option(metavar="TIME", help="History of a new fleet.")] = "6h",
+    past: Annotated[
+        str, typer.Option(metavar="TIME", help="Reports that a new fleet first sends.")
+    ] = "6h",
+    history: Annotated[
+        int,
+        typer.Option(
+            metavar="WEEKS",
+            min=0,
+            max=52,
+            help="Weeks of history in the database before a new fleet.",
+        ),
+    ] = 8,
     database: Annotated[
         str | None,
         typer.Option(
@@ -55,18 +66,19 @@ def demo(
 
     home = prepare(file, pairs, data).settings.data
     private_directory(home, traversable=True)
-    history = timedelta(seconds=parse_duration(past))
-    fleet = DemoFleet(DemoStateFile(home / FILE), datetime.now(UTC), history, hives, seed)
+    reports = timedelta(seconds=parse_duration(past))
+    fleet = DemoFleet(DemoStateFile(home / FILE), datetime.now(UTC), reports, hives, seed)
     if database is not None:
-        _write_catalogue(database, fleet)
+        _write_catalogue(database, fleet, seed, timedelta(weeks=history))
     # Declared here, so that frames sent before the pipeline runs are not lost.
     declare_missing_streams(url, STREAMS, SOURCES)
     asyncio.run(_run(url, mqtt or url, fleet, with_stdin))
 
 
-def _write_catalogue(url: str, demo: DemoFleet) -> None:
+def _write_catalogue(url: str, demo: DemoFleet, seed: int, span: timedelta) -> None:
     import penstock_store
     from penstock_hives.demo_data import create_demo_data
+    from penstock_hives.demo_history import create_demo_history
     from penstock_hives.sensors import catalogue_writer
     from penstock_hives.settings import HivesSettings
 
@@ -78,7 +90,11 @@ def _write_catalogue(url: str, demo: DemoFleet) -> None:
     with penstock_store.Database(url) as database:
         penstock_store.migrate(url)
         catalogue_writer.write_catalogue(database, demo.fleet.hives, demo.fleet.sensors)
-        create_demo_data(database, datetime.now(UTC))
+        if demo.is_new and span:
+            inside = create_demo_history(database, demo.fleet, seed, span)
+            if inside is not None:
+                demo.begin_with(inside)
+        create_demo_data(database, datetime.now(UTC), [hive.id for hive in demo.fleet.hives])
 
 
 async def _run(url: str, live_url: str, demo: DemoFleet, with_stdin: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.metrics_server import serve_metrics
 from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWithStdin, prepare
 from penstock.cli.shutdown import stop_event
 from penstock_hives.commands import admin
@@ -34,7 +35,8 @@ def alerts(
 ) -> None:
     """Match occupancy and deals with people's subscriptions, and push notifications.
 
-    Run one process; a second one is safe and idle.
+    Also checks sensors, mails weekly reports to businesses, and sends their webhooks. Run one
+    process; a second one is safe and idle.
     """
     import penstock_store
     from penstock.cli.client_options import DEFAULT_URL
@@ -47,15 +49,22 @@ def alerts(
 
 
 async def _run_alerts(database: str, brokers: Sequence[str], home: Path, with_stdin: bool) -> None:
-    from penstock_hives.alerts.worker import open_alert_worker
+    from penstock_hives.alerts.worker import BusinessMail, open_alert_worker
+    from penstock_hives.identity.mail import open_mail_sender
+    from penstock_hives.identity.settings import IdentitySettings
     from penstock_hives.push.settings import PushSettings
     from penstock_hives.settings import HivesSettings
 
-    production = HivesSettings(database=database).production
+    settings = HivesSettings(database=database)
+    identity = IdentitySettings(folder=home / "identity")
+    mail = open_mail_sender(identity)
+    lake = home.parent / "lake"
+    business = BusinessMail(mail, identity.sender, settings.dashboards, lake)
+    push = PushSettings.beside(home)
     async with (
         stop_event(with_stdin) as stop,
         open_alert_worker(
-            database, brokers, PushSettings.beside(home), production=production
+            database, brokers, push, production=settings.production, business=business
         ) as watch,
     ):
         running = asyncio.create_task(watch.run())
@@ -165,6 +174,21 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="Configuration of the site; read again on SIGHUP."),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Serve HTTPS with this certificate chain, PEM."),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The private key of the certificate.")
+    ] = None,
+    access_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write an access log; the file may be rotated."),
+    ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for Prometheus metrics, on loopback."),
+    ] = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
@@ -182,6 +206,9 @@ def serve(
                 "host": host,
                 "port": port,
                 "workers": workers,
+                "certificate": certificate,
+                "key": key,
+                "access_log": access_log,
                 "log": dataclasses.asdict(settings.log),
             },
             "site": {"brokers": url, "pictures": home / "hives" / "pictures"},
@@ -197,20 +224,25 @@ def serve(
             },
             "identity": {"folder": str(home / "hives" / "identity")},
         }
-        asyncio.run(_run_server(lambda: read_configuration(site, flags), with_stdin))
+        asyncio.run(_run_server(lambda: read_configuration(site, flags), metrics, with_stdin))
 
 
-async def _run_server(read: Callable[[], EngineSettings], with_stdin: bool) -> None:
+async def _run_server(
+    read: Callable[[], EngineSettings], metrics: int | None, with_stdin: bool
+) -> None:
     from penstock_hives.server.master import Master
 
     reload = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, reload.set)
+    master = Master(read)
     try:
-        async with stop_event(with_stdin) as stop:
-            await Master(read).run(
-                stop, reload, lambda url: typer.echo(f"penstock hives ready: {url}")
-            )
+        async with stop_event(with_stdin) as stop, contextlib.AsyncExitStack() as opened:
+            if metrics is not None:
+                port, close = serve_metrics(metrics, master.metrics.registry)
+                opened.callback(close)
+                typer.echo(f"penstock hives metrics: http://127.0.0.1:{port}/metrics")
+            await master.run(stop, reload, lambda url: typer.echo(f"penstock hives ready: {url}"))
     finally:
         with contextlib.suppress(ValueError, RuntimeError):
             loop.remove_signal_handler(signal.SIGHUP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from penstock_hives.api.dependencies import PlaceOwner, Reader, ServicesDep, require_permission
@@ -34,6 +34,7 @@ from penstock_hives.deals.models import (
     DealKind,
     DealPreference,
     DealQuery,
+    DealRedemption,
     RecommendedDeal,
 )
 from penstock_hives.people.permissions import AppPermission, Caller
@@ -44,6 +45,7 @@ public_router = APIRouter(route_class=PublicRoute, tags=["deals"])
 Redeemer = Annotated[Caller, Depends(require_permission(AppPermission.REDEEM_DEALS))]
 Seller = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_DEALS))]
 
+RedemptionCode = Annotated[str, Path(pattern="^[0-9A-Za-z -]{8,12}$", examples=["7KQM-2XHB"])]
 Most = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
@@ -131,10 +133,26 @@ async def note_deal(
     await services.deals.record(caller, deal, DealAction(body.action))
 
 
-@router.post("/deals/{deal}/redeem", status_code=204)
-async def redeem_deal(deal: PathId, caller: Redeemer, services: ServicesDep) -> None:
-    """Once per user, within the limit of the deal."""
-    await services.deals.record(caller, deal, DealAction.REDEEMED)
+@router.post("/deals/{deal}/redeem", status_code=201)
+async def redeem_deal(deal: PathId, caller: Redeemer, services: ServicesDep) -> DealRedemption:
+    """Once per user, within the limit of the deal. Show the code to the business."""
+    return await services.deals.redeem(caller, deal)
+
+
+@router.get("/me/redemptions")
+async def list_redemptions(
+    caller: Redeemer, services: ServicesDep, limit: Limit = 50
+) -> list[DealRedemption]:
+    """Deals you have redeemed, with their codes; the newest first."""
+    return await services.deals.redemptions(caller, limit)
+
+
+@router.post("/redemptions/{code}/verify", tags=["business"])
+async def verify_redemption(
+    code: RedemptionCode, caller: Seller, services: ServicesDep
+) -> DealRedemption:
+    """Accept the code that a user shows. A code is valid once, until the end of its deal."""
+    return await services.deals.verify(caller, code)
 
 
 @router.get("/me/deals/favourites", response_model=Page[Deal])

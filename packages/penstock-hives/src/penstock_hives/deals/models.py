@@ -56,6 +56,21 @@ class Deal:
 
 
 @dataclass(frozen=True, slots=True)
+class DealRedemption:
+    """A deal that a user has redeemed; the business verifies its code once."""
+
+    code: str
+    deal_id: int
+    hive_id: int
+    hive_name: str
+    time_zone: str  #: of the hive
+    title: str
+    expires_at: datetime
+    redeemed_at: datetime
+    verified_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class RecommendedDeal:
     deal: Deal
     score: float

@@ -7,7 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from penstock_hives.database import Connection, fetch_all, fetch_one, insert_row, update_row
-from penstock_hives.deals.models import Deal, DealEffect, DealPreference, RecommendedDeal
+from penstock_hives.deals.models import (
+    Deal,
+    DealEffect,
+    DealPreference,
+    DealRedemption,
+    RecommendedDeal,
+)
 from penstock_hives.places.repository import ACTIVE_DEAL, DEAL_COLUMNS, VISIBLE_HIVE
 
 _FROM: Final = f"SELECT {DEAL_COLUMNS} FROM deal d JOIN hive h ON h.id = d.hive_id"
@@ -56,6 +62,13 @@ _EFFECT: Final = """
 """
 _REDEEM: Final = f"""
     UPDATE deal d SET redemptions = redemptions + 1 WHERE d.id = %(deal)s AND {ACTIVE_DEAL}
+"""
+
+
+_REDEMPTION: Final = """
+    SELECT r.code, r.deal_id, d.hive_id, h.name AS hive_name, h.time_zone, d.title, d.expires_at,
+        r.redeemed_at, r.verified_at
+    FROM deal_redemption r JOIN deal d ON d.id = r.deal_id JOIN hive h ON h.id = d.hive_id
 """
 
 
@@ -133,6 +146,25 @@ class DealRepository:
         """False if the deal is not valid any more."""
         given = {"deal": deal, "now": now}
         return (await self._connection.execute(_REDEEM, given)).rowcount == 1
+
+    async def add_redemption(self, code: str, deal: int, user: int, now: datetime) -> None:
+        statement = """
+            INSERT INTO deal_redemption (code, deal_id, user_id, redeemed_at)
+            VALUES (%s, %s, %s, %s)
+        """
+        await self._connection.execute(statement, (code, deal, user, now))
+
+    async def redemption(self, code: str, *, lock: bool = False) -> DealRedemption | None:
+        statement = f"{_REDEMPTION} WHERE r.code = %s {'FOR UPDATE OF r' if lock else ''}"
+        return await fetch_one(self._connection, DealRedemption, statement, (code,))
+
+    async def redemptions(self, user: int, limit: int) -> list[DealRedemption]:
+        statement = f"{_REDEMPTION} WHERE r.user_id = %s ORDER BY r.redeemed_at DESC LIMIT %s"
+        return await fetch_all(self._connection, DealRedemption, statement, (user, limit))
+
+    async def verify(self, code: str, by: int, now: datetime) -> None:
+        statement = "UPDATE deal_redemption SET verified_at = %s, verified_by = %s WHERE code = %s"
+        await self._connection.execute(statement, (now, by, code))
 
     async def recommended(self, user: int, now: datetime, limit: int) -> list[RecommendedDeal]:
         given = {"user": user, "now": now, "limit": limit}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from penstock.core.errors import NotFound
+from penstock_hives.billing.repository import PlanRepository
 from penstock_hives.database import DatabasePool
 from penstock_hives.deals.models import (
     Deal,
@@ -14,6 +18,7 @@ from penstock_hives.deals.models import (
     DealEffect,
     DealPreference,
     DealQuery,
+    DealRedemption,
     DealStatus,
     RecommendedDeal,
 )
@@ -28,12 +33,18 @@ from penstock_hives.pagination import (
     invalid_cursor,
     paginate,
 )
-from penstock_hives.people.permissions import AppPermission, Caller
+from penstock_hives.people.permissions import AppPermission, Caller, PlanFeatureCode
 from penstock_hives.people.repository import AuditRepository
+from penstock_hives.webhooks.service import WebhookEvent, enqueue_event
 
 #: A local day, with the change of the clock.
 _MAX_DAILY: Final = timedelta(hours=26)
 _LONGEST: Final = timedelta(days=366)
+
+
+#: Of codes: no letters or digits that look alike.
+_ALPHABET: Final = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
+_CODE_LENGTH: Final = 8
 
 
 class DealService:
@@ -115,18 +126,57 @@ class DealService:
             await AuditRepository(connection).record(caller, "withdraw", "deal", deal, account)
 
     async def record(self, caller: Caller, deal: int, action: DealAction) -> None:
-        """An action on a visible deal; each user can redeem a deal once."""
+        """That a visible deal was shown, opened or dismissed."""
         now = self._clock()
         async with self._pool.transaction() as connection:
             deals = DealRepository(connection)
-            if action is DealAction.REDEEMED:
-                if await deals.redeemed(deal, caller.known):
-                    raise RequestConflict(f"you have redeemed deal {deal} already")
-                if not await deals.redeem(deal, now):
-                    raise RequestConflict(f"deal {deal} cannot be redeemed now")
-            elif await deals.visible(deal, now) is None:
+            if await deals.visible(deal, now) is None:
                 raise NotFound(f"deal {deal} not found")
             await deals.record(deal, caller.id, action, now)
+
+    async def redeem(self, caller: Caller, deal: int) -> DealRedemption:
+        """Once per user, within the limit of the deal."""
+        now = self._clock()
+        async with self._pool.transaction() as connection:
+            deals = DealRepository(connection)
+            if await deals.redeemed(deal, caller.known):
+                raise RequestConflict(f"you have redeemed deal {deal} already")
+            if not await deals.redeem(deal, now):
+                raise RequestConflict(f"deal {deal} cannot be redeemed now")
+            await deals.record(deal, caller.known, DealAction.REDEEMED, now)
+            code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
+            await deals.add_redemption(code, deal, caller.known, now)
+            return require_found(await deals.redemption(code), "redemption")
+
+    async def redemptions(self, caller: Caller, limit: int) -> list[DealRedemption]:
+        """The caller's, the newest first."""
+        async with self._pool.reading() as connection:
+            return await DealRepository(connection).redemptions(caller.known, limit)
+
+    async def verify(self, caller: Caller, code: str) -> DealRedemption:
+        """Accept the code that a user shows at one of the caller's hives; once."""
+        code = normalize_code(code)
+        now = self._clock()
+        async with self._pool.transaction() as connection:
+            deals = DealRepository(connection)
+            found = await deals.redemption(code, lock=True)
+            if found is None:
+                raise NotFound(f"no deal of yours has the code {code}")
+            try:
+                _, account = await self._mine(deals, caller, found.deal_id, lock=False)
+            except NotFound:
+                raise NotFound(f"no deal of yours has the code {code}") from None
+            if found.verified_at is not None:
+                used = found.verified_at.astimezone(ZoneInfo(found.time_zone))
+                raise RequestConflict(f"code {code} was used on {used:%Y-%m-%d at %H:%M}")
+            if found.expires_at <= now:
+                raise RequestConflict(f"the deal of code {code} has ended")
+            await deals.verify(code, caller.known, now)
+            told = {"deal": found.deal_id, "hive": found.hive_id, "title": found.title}
+            await enqueue_event(connection, account, WebhookEvent.DEAL, told)
+            audit = AuditRepository(connection)
+            await audit.record(caller, "verify", "deal", found.deal_id, account)
+            return replace(found, verified_at=now)
 
     async def effect(self, caller: Caller, deal: int) -> DealEffect:
         async with self._pool.reading() as connection:
@@ -139,7 +189,11 @@ class DealService:
 
     async def recommended(self, caller: Caller, limit: int) -> list[RecommendedDeal]:
         """The choice of the nightly run; before the first run, popular deals that fit."""
+        feature = PlanFeatureCode.RECOMMENDATIONS
         async with self._pool.reading() as connection:
+            if not caller.includes(feature):
+                detail = "your plan does not include recommendations"
+                raise await PlanRepository(connection).required(feature, detail)
             deals = DealRepository(connection)
             return await deals.recommended(caller.known, self._clock(), limit)
 
@@ -172,6 +226,11 @@ class DealService:
         if length > (_MAX_DAILY if kind == "daily" else _LONGEST):
             span = "a day" if kind == "daily" else "a year"
             raise invalid_field("expires_at", f"must be within {span} of starts_at")
+
+
+def normalize_code(code: str) -> str:
+    """Without spaces and dashes, in upper case."""
+    return code.replace("-", "").replace(" ", "").upper()
 
 
 def _after(cursor: str | None) -> tuple[datetime, int] | None:

@@ -1,8 +1,9 @@
 """When forecasts are due, and their publication to PostgreSQL.
 
-A hive is due from 02:00 local time until it has a forecast made that day. A failed night is still
-due. Hives of one zone are forecast together; the model learns from all hives. A forecast and its
-verdict are stored in one transaction; earlier forecasts are kept to be scored.
+A hive is due from 02:00 local time until it has a forecast made that day, and at once for its first
+forecast. A failed night is still due. Hives of one zone are forecast together; the model learns
+from all hives. A forecast and its verdict are stored in one transaction; earlier forecasts are kept
+to be scored.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ _DUE: Final = """
                         WHERE o.hive_id = h.id AND o.slot > %(now)s - interval '28 days')
     )
     SELECT id, day FROM local
-     WHERE %(anyway)s OR hour >= %(hour)s AND NOT EXISTS (
+     WHERE %(anyway)s OR NOT EXISTS (
            SELECT FROM forecast f
-            WHERE f.hive_id = id AND f.slot >= began AND f.made_at >= began)
+            WHERE f.hive_id = id AND (hour < %(hour)s OR f.slot >= began AND f.made_at >= began))
      ORDER BY day, id
 """
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, BackgroundTasks, Depends, Request
 from pydantic import Field
 
-from penstock_hives.api.dependencies import Reader, ResourcesDep, client_address
+from penstock_hives.api.dependencies import Reader, ResourcesDep, SignedIn, client_address
 from penstock_hives.api.fields import RequestBody
 from penstock_hives.identity.service import (
     LocalIdentity,
@@ -46,6 +46,26 @@ class PasswordReset(RequestBody):
     token: Token
     """From the mail."""
     password: Password
+
+
+class PasswordChange(RequestBody):
+    password: Password
+    new_password: Password
+
+
+class LoginChange(RequestBody):
+    login: Login
+    """The new address."""
+    password: Password
+
+
+class LoginConfirmation(RequestBody):
+    token: Token
+    """From the mail."""
+
+
+class LoginInfo(RequestBody):
+    login: str
 
 
 class IssuerInfo(RequestBody):
@@ -109,3 +129,35 @@ async def forgotten(
 async def reset(body: PasswordReset, caller: Reader, service: SignInDep) -> None:
     """Set a new password and end all sessions."""
     await service.reset(body.token, body.password)
+
+
+@router.put("/identity/password")
+async def change_password(
+    body: PasswordChange, caller: SignedIn, service: SignInDep, request: Request
+) -> SignInSession:
+    """Set a new password and end all other sessions."""
+    address = client_address(request)
+    return await service.change_password(
+        caller.uid or "", body.password, body.new_password, address
+    )
+
+
+@router.get("/identity/login")
+async def get_login(caller: SignedIn, service: SignInDep) -> LoginInfo:
+    """The e-mail address you sign in with."""
+    return LoginInfo(login=await service.login(caller.uid or ""))
+
+
+@router.put("/identity/login", status_code=202)
+async def change_login(
+    body: LoginChange, caller: SignedIn, service: SignInDep, request: Request
+) -> None:
+    """Send a mail to the new address, with a link that confirms it."""
+    address = client_address(request)
+    await service.request_login(caller.uid or "", body.login, body.password, address)
+
+
+@router.post("/identity/login/confirm", status_code=204)
+async def confirm_login(body: LoginConfirmation, caller: Reader, service: SignInDep) -> None:
+    """Sign in with the new address from now on; the old address is told by mail."""
+    await service.confirm_login(body.token)

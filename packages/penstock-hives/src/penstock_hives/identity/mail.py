@@ -1,4 +1,4 @@
-"""Mail with a link to set a new password: by SMTP, or for development as files.
+"""Mail with a link to set a password or confirm an address: by SMTP, or as files in development.
 
 Whoever has the link can set the password. So mail to another machine is encrypted, certificates are
 verified, files are readable by their owner only, and the log never contains a mail.
@@ -19,11 +19,13 @@ from urllib.parse import unquote, urlsplit
 from penstock.core.addresses import is_loopback
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
+from penstock_hives.identity.settings import IdentitySettings
+from penstock_hives.translation import translate
 
 log = get_logger(__name__)
 
 SMTP_TIMEOUT: Final = 20.0
-_TEXT: Final = """\
+_RESET: Final = """\
 Use this link to set a new password:
 
     {link}
@@ -32,16 +34,67 @@ It is valid once, for one hour. If you did not request it, ignore this mail.
 """
 
 
+_CONFIRM: Final = """\
+Use this link to sign in with this address from now on:
+
+    {link}
+
+It is valid once, for one hour. If you did not request it, ignore this mail.
+"""
+_CHANGED: Final = """\
+You now sign in with {login} instead of this address.
+
+If you did not request this, tell the operators of the page.
+"""
+
+
+_INVITATION: Final = """\
+{account} invites you to work on its places with it. Use this link to accept:
+
+    {link}
+
+It is valid once, for two weeks. Sign in first, or create an account on the public page. If you do
+not know the business, ignore this mail.
+"""
+
+
 class MailSender(Protocol):
     async def send(self, message: EmailMessage) -> None: ...
 
 
-def password_reset_mail(sender: str, login: str, link: str) -> EmailMessage:
+def password_reset_mail(sender: str, login: str, link: str, locale: str = "en") -> EmailMessage:
+    subject = translate("Set a new password", locale)
+    return _mail(sender, login, subject, translate(_RESET, locale, link=link))
+
+
+def confirm_login_mail(sender: str, login: str, link: str, locale: str = "en") -> EmailMessage:
+    subject = translate("Confirm your new address", locale)
+    return _mail(sender, login, subject, translate(_CONFIRM, locale, link=link))
+
+
+def login_changed_mail(sender: str, old: str, login: str, locale: str = "en") -> EmailMessage:
+    subject = translate("Your address was changed", locale)
+    return _mail(sender, old, subject, translate(_CHANGED, locale, login=login))
+
+
+def invitation_mail(
+    sender: str, to: str, account: str, link: str, locale: str = "en"
+) -> EmailMessage:
+    name = " ".join(account.split())  # a header is one line
+    subject = translate("Join {account}", locale, account=name)
+    return _mail(sender, to, subject, translate(_INVITATION, locale, account=name, link=link))
+
+
+def text_mail(sender: str, to: str, subject: str, text: str) -> EmailMessage:
+    return _mail(sender, to, " ".join(subject.split()), text)  # a header is one line
+
+
+def _mail(sender: str, to: str, subject: str, text: str) -> EmailMessage:
     message = EmailMessage()
     message["From"] = sender
-    message["To"] = login
-    message["Subject"] = "Set a new password"
-    message.set_content(_TEXT.format(link=link))
+    message["To"] = to
+    message["Subject"] = subject
+    message.set_content(text)
     return message
 
 
@@ -115,6 +168,14 @@ class SmtpMailSender:
             line.close()
             raise
         return line
+
+
+def open_mail_sender(settings: IdentitySettings) -> MailSender:
+    """By SMTP if a server is configured, otherwise as files in the folder of the issuer."""
+    if settings.mail is None:
+        return FileMailSender(settings.folder / "letters")
+    authority, cleartext = settings.mail_authority, settings.mail_cleartext
+    return SmtpMailSender(settings.mail, authority, allow_cleartext=cleartext)
 
 
 def _peer(line: smtplib.SMTP) -> str:

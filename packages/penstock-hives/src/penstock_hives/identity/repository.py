@@ -31,6 +31,10 @@ class RefreshToken:
     signed_in_at: datetime
 
 
+#: The least time between two mails of a kind to a user.
+MAIL_EVERY: Final = timedelta(minutes=1)
+
+
 def digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
@@ -43,6 +47,14 @@ _RESETTING: Final = """
     UPDATE credential SET reset_hash = NULL, reset_expires_at = NULL, password_hash = %s
     WHERE reset_hash = %s AND reset_expires_at > %s
     RETURNING uid, login, password_hash
+"""
+_CONFIRM: Final = """
+    UPDATE credential c SET login = c.new_login, new_login = NULL, new_login_hash = NULL,
+        new_login_expires_at = NULL, reset_hash = NULL, reset_expires_at = NULL
+    FROM (SELECT uid, login FROM credential
+          WHERE new_login_hash = %s AND new_login_expires_at > %s FOR UPDATE) AS held
+    WHERE c.uid = held.uid AND NOT EXISTS (SELECT FROM credential o WHERE o.login = c.new_login)
+    RETURNING held.login AS old, c.login AS new
 """
 _REFRESH: Final = """
     SELECT uid, expires_at, revoked_at, signed_in_at FROM refresh_token WHERE hash = %s
@@ -68,10 +80,49 @@ class CredentialRepository:
         statement = "SELECT uid, login, password_hash FROM credential WHERE login = %s"
         return await fetch_one(self._connection, LocalCredential, statement, (login,))
 
+    async def locale(self, login: str) -> str:
+        """Of the user; English for one who has not used the application yet."""
+        statement = """
+            SELECT u.locale FROM credential c JOIN app_user u ON u.firebase_uid = c.uid
+            WHERE c.login = %s
+        """
+        row = await (await self._connection.execute(statement, (login,))).fetchone()
+        return "en" if row is None else str(row["locale"])
+
+    async def of_uid(self, uid: str) -> LocalCredential | None:
+        statement = "SELECT uid, login, password_hash FROM credential WHERE uid = %s"
+        return await fetch_one(self._connection, LocalCredential, statement, (uid,))
+
+    async def set_password(self, uid: str, password_hash: str) -> None:
+        """A link to reset the old password is not valid any more."""
+        statement = """
+            UPDATE credential SET password_hash = %s, reset_hash = NULL, reset_expires_at = NULL
+            WHERE uid = %s
+        """
+        await self._connection.execute(statement, (password_hash, uid))
+
+    async def expect_login(self, uid: str, login: str, hashed: bytes, until: datetime) -> bool:
+        """False if a link was sent within the last minute."""
+        statement = """
+            UPDATE credential SET new_login = %s, new_login_hash = %s, new_login_expires_at = %s
+            WHERE uid = %s AND coalesce(new_login_expires_at <= %s, true)
+        """
+        given = (login, hashed, until, uid, until - MAIL_EVERY)
+        return (await self._connection.execute(statement, given)).rowcount == 1
+
+    async def confirm_login(self, hashed: bytes, now: datetime) -> tuple[str, str] | None:
+        """The old and the new login; None if the token is not valid or the login is taken."""
+        row = await (await self._connection.execute(_CONFIRM, (hashed, now))).fetchone()
+        return (row["old"], row["new"]) if row else None
+
     async def expect_reset(self, login: str, hashed: bytes, until: datetime) -> bool:
-        """False if the login does not exist."""
-        statement = "UPDATE credential SET reset_hash = %s, reset_expires_at = %s WHERE login = %s"
-        return (await self._connection.execute(statement, (hashed, until, login))).rowcount == 1
+        """False if the login does not exist, or a link was sent within the last minute."""
+        statement = """
+            UPDATE credential SET reset_hash = %s, reset_expires_at = %s
+            WHERE login = %s AND coalesce(reset_expires_at <= %s, true)
+        """
+        given = (hashed, until, login, until - MAIL_EVERY)
+        return (await self._connection.execute(statement, given)).rowcount == 1
 
     async def resetting(self, hashed: bytes, now: datetime) -> str | None:
         """The login of a valid reset token."""

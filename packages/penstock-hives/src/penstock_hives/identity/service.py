@@ -1,4 +1,4 @@
-"""The local issuer's users: sign-up, sign-in, refresh, sign-out, password reset.
+"""The local issuer's users: sign-up, sign-in, refresh, sign-out, new password, new address.
 
 An ID token lasts an hour and cannot be revoked. A refresh token is valid once: its use returns a
 new one. A second use means that it was stolen, so all refresh tokens of the user are revoked; a new
@@ -15,25 +15,33 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
 from typing import Final
 
 import httpx
 
-from penstock.core.errors import AuthenticationFailed
+from penstock.core.errors import AuthenticationFailed, NotFound
 from penstock.core.logs import get_logger
 from penstock.core.passwords import PasswordVerifier
 from penstock_hives.database import DatabasePool
 from penstock_hives.demo_data import DEMO_UIDS
-from penstock_hives.errors import NotConfigured, RequestConflict, invalid_field
+from penstock_hives.errors import (
+    NotConfigured,
+    RequestConflict,
+    TooManyRequests,
+    invalid_field,
+)
 from penstock_hives.identity.issuer import LocalIssuer, SigningKeys
 from penstock_hives.identity.jwks import JwksKeySet, key_set_fetcher
 from penstock_hives.identity.mail import (
-    FileMailSender,
     MailSender,
-    SmtpMailSender,
+    confirm_login_mail,
+    login_changed_mail,
+    open_mail_sender,
     password_reset_mail,
 )
 from penstock_hives.identity.repository import (
+    MAIL_EVERY,
     CredentialRepository,
     LocalCredential,
     RefreshToken,
@@ -73,6 +81,7 @@ class SignInService:
         mail: MailSender,
         *,
         reset_link: str,
+        confirm_link: str,
         sender: str,
         refused: Collection[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -83,6 +92,7 @@ class SignInService:
         self._passwords = passwords
         self._mail = mail
         self._reset_link = reset_link
+        self._confirm_link = confirm_link
         self._sender = sender
         self._refused = refused
         self._clock = clock
@@ -152,15 +162,13 @@ class SignInService:
         login = normalize_login(login)
         token = secrets.token_urlsafe(32)
         async with self._pool.transaction() as connection:
-            known = await CredentialRepository(connection).expect_reset(
-                login, digest(token), self._clock() + RESET_LIFE
-            )
+            credentials = CredentialRepository(connection)
+            until = self._clock() + RESET_LIFE
+            known = await credentials.expect_reset(login, digest(token), until)
+            locale = await credentials.locale(login)
         if known:
             link = f"{self._reset_link}{token}"
-            try:
-                await self._mail.send(password_reset_mail(self._sender, login, link))
-            except OSError as error:  # SMTPException is an OSError
-                log.error("mail not sent", reason=str(error))
+            await self._send(password_reset_mail(self._sender, login, link, locale))
 
     async def reset(self, token: str, password: str) -> None:
         now = self._clock()
@@ -177,6 +185,76 @@ class SignInService:
                 raise AuthenticationFailed(_LINK_ENDED)
             await credentials.revoke_all(credential.uid, now)
             await SignInAttempts(connection).clear(login)
+
+    async def login(self, uid: str) -> str:
+        return (await self._credential(uid)).login
+
+    async def change_password(
+        self, uid: str, password: str, new: str, address: str
+    ) -> SignInSession:
+        """A new session; all others end."""
+        credential = await self._confirmed(uid, password, address)
+        check_password(credential.login, new, "new_password")
+        hashed = await asyncio.to_thread(self._passwords.hash, new)
+        now = self._clock()
+        async with self._pool.transaction() as connection:
+            credentials = CredentialRepository(connection)
+            await credentials.set_password(uid, hashed)
+            await credentials.revoke_all(uid, now)
+            return await self._session(credentials, uid, now)
+
+    async def request_login(self, uid: str, login: str, password: str, address: str) -> None:
+        """Send a link to the new address. The response does not reveal whether it is taken."""
+        login = normalize_login(login)
+        confirmed = await self._confirmed(uid, password, address)
+        token = secrets.token_urlsafe(32)
+        async with self._pool.transaction() as connection:
+            credentials = CredentialRepository(connection)
+            locale = await credentials.locale(confirmed.login)
+            if await credentials.find(login) is not None:
+                return
+            until = self._clock() + RESET_LIFE
+            if not await credentials.expect_login(uid, login, digest(token), until):
+                raise TooManyRequests(
+                    "a link was sent just now: try again in a minute", MAIL_EVERY.total_seconds()
+                )
+        link = f"{self._confirm_link}{token}"
+        await self._send(confirm_login_mail(self._sender, login, link, locale))
+
+    async def confirm_login(self, token: str) -> None:
+        """The old address is told."""
+        async with self._pool.transaction() as connection:
+            credentials = CredentialRepository(connection)
+            changed = await credentials.confirm_login(digest(token), self._clock())
+            if changed is None:
+                raise AuthenticationFailed(_LINK_ENDED)
+            old, login = changed
+            locale = await credentials.locale(login)
+        await self._send(login_changed_mail(self._sender, old, login, locale))
+
+    async def _credential(self, uid: str) -> LocalCredential:
+        async with self._pool.reading() as connection:
+            found = await CredentialRepository(connection).of_uid(uid)
+        if found is None:
+            raise NotFound("you have no password here")
+        return found
+
+    async def _confirmed(self, uid: str, password: str, address: str) -> LocalCredential:
+        """The credential, if the password is right; attempts are limited as for a sign-in."""
+        credential = await self._credential(uid)
+        async with self._pool.transaction() as connection:
+            await SignInAttempts(connection).begin(credential.login, self._clock())
+        if not await self._passwords.check(credential.password_hash, password, address):
+            raise invalid_field("password", "is wrong")
+        async with self._pool.transaction() as connection:
+            await SignInAttempts(connection).clear(credential.login)
+        return credential
+
+    async def _send(self, message: EmailMessage) -> None:
+        try:
+            await self._mail.send(message)
+        except OSError as error:  # SMTPException is an OSError
+            log.error("mail not sent", reason=str(error))
 
     def _is_valid(self, refresh: RefreshToken) -> bool:
         return refresh.expires_at > self._clock() and refresh.uid not in self._refused
@@ -213,7 +291,7 @@ def normalize_login(login: str) -> str:
     return login
 
 
-def check_password(login: str, password: str) -> None:
+def check_password(login: str, password: str, field: str = "password") -> None:
     reason = None
     if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
         reason = f"must have {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH} characters"
@@ -222,7 +300,7 @@ def check_password(login: str, password: str) -> None:
     elif len(set(password)) < 5:
         reason = "must have at least five different characters"
     if reason is not None:
-        raise invalid_field("password", reason)
+        raise invalid_field(field, reason)
 
 
 class LocalIdentity:
@@ -242,13 +320,7 @@ class LocalIdentity:
         self._passwords = PasswordVerifier()
         self._refused = DEMO_UIDS if production else ()
         self._clock = clock
-        self._mail: MailSender = (
-            FileMailSender(settings.folder / "letters")
-            if settings.mail is None
-            else SmtpMailSender(
-                settings.mail, settings.mail_authority, allow_cleartext=settings.mail_cleartext
-            )
-        )
+        self._mail = open_mail_sender(settings)
 
     async def verify(self, token: str) -> Identity:
         return await self._verifier.verify(token)
@@ -260,6 +332,7 @@ class LocalIdentity:
             self._passwords,
             self._mail,
             reset_link=self._settings.reset_link,
+            confirm_link=self._settings.confirm_link,
             sender=self._settings.sender,
             refused=self._refused,
             clock=self._clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -36,6 +36,15 @@ class IdentitySettings(BaseSettings):
     """The Firebase project, the audience of its tokens; any name for the local issuer."""
     keys: str = FIREBASE_KEYS
     """The URL of Firebase's public keys."""
+    api_key: str | None = Field(default=None, pattern=r"^[\w-]+$")
+    """The Web API key of the Firebase project; with it people sign in on the public page and the
+    dashboards."""
+    providers: tuple[Literal["google.com", "apple.com"], ...] = ("google.com", "apple.com")
+    """Other accounts that people may sign in with, on the public page and the dashboards."""
+    accounts_url: str = "https://identitytoolkit.googleapis.com"
+    """Firebase's service for accounts."""
+    tokens_url: str = "https://securetoken.googleapis.com"
+    """Firebase's service that renews tokens."""
     folder: Path = Field(default_factory=lambda: data_home() / "hives" / "identity")
     """The folder of the local issuer's keys and, for development, of its mail."""
     mail: str | None = None
@@ -46,8 +55,10 @@ class IdentitySettings(BaseSettings):
     """Whether a remote mail server without STARTTLS is allowed."""
     sender: str = "no-reply@localhost"
     """The sender of mail."""
-    reset_link: str = "http://127.0.0.1:8000/#reset="
+    reset_link: str = "http://127.0.0.1:8000/#/reset/"
     """The URL to set a new password; the token is appended."""
+    confirm_link: str = "http://127.0.0.1:8000/#/confirm/"
+    """The URL to confirm a new e-mail address; the token is appended."""
 
     @property
     def issuer_name(self) -> str:
@@ -57,9 +68,17 @@ class IdentitySettings(BaseSettings):
 
     @model_validator(mode="after")
     def _encrypted(self) -> IdentitySettings:
-        if not _private(self.keys):
-            raise ValueError("keys must be an https URL")
+        for name in ("keys", "accounts_url", "tokens_url"):
+            if not _private(getattr(self, name)):
+                raise ValueError(f"{name} must be an https URL")
         return self
+
+    def of_page(self) -> dict[str, Any]:
+        """What the public page needs to sign people in with Firebase; nothing in it is secret."""
+        if self.issuer != "firebase" or self.api_key is None:
+            return {}
+        urls = [self.accounts_url, self.tokens_url]
+        return {"key": self.api_key, "providers": list(self.providers), "urls": urls}
 
 
 def _private(url: str) -> bool:
@@ -81,10 +100,12 @@ def check_identity_settings(
         raise ConfigurationError(
             "the local issuer needs PENSTOCK_HIVES_IDENTITY_MAIL in production"
         )
-    if settings.issuer == "local" and not _private(settings.reset_link):
-        raise ConfigurationError(
-            f"PENSTOCK_HIVES_IDENTITY_RESET_LINK is {settings.reset_link!r}: in production it "
-            "must be an https URL"
-        )
+    for name in ("reset_link", "confirm_link"):
+        link = getattr(settings, name)
+        if settings.issuer == "local" and not _private(link):
+            raise ConfigurationError(
+                f"PENSTOCK_HIVES_IDENTITY_{name.upper()} is {link!r}: in production it "
+                "must be an https URL"
+            )
     if settings.issuer == "firebase" and not settings.keys.startswith("https://"):
         raise ConfigurationError("PENSTOCK_HIVES_IDENTITY_KEYS must be an https URL in production")

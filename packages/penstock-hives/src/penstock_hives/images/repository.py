@@ -32,11 +32,11 @@ class ImageRepository:
         row = await (await self._connection.execute(statement, (image,))).fetchone()
         return None if row is None else image_from_row(row)
 
-    async def file_of(self, image: int) -> tuple[str, str] | None:
-        """Path and media type, of public hives."""
+    async def file_of(self, image: int, *, hidden: bool = False) -> tuple[str, str] | None:
+        """Path and media type, of public hives; `hidden`: of all."""
         statement = f"""
             SELECT i.path, i.mime FROM hive_image i JOIN hive h ON h.id = i.hive_id
-            WHERE i.id = %s AND {VISIBLE_HIVE}
+            WHERE i.id = %s AND ({"TRUE" if hidden else VISIBLE_HIVE})
         """
         row = await (await self._connection.execute(statement, (image,))).fetchone()
         return None if row is None else (row["path"], row["mime"])

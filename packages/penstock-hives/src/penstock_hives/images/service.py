@@ -52,6 +52,14 @@ class ImageService:
         path, mime = require_found(found, f"image {image}")
         return await self._store.read(path), mime
 
+    async def own_content(self, caller: Caller, image: int) -> tuple[bytes, str]:
+        """As `content`, also of a hidden hive, for its business."""
+        async with self._pool.reading() as connection:
+            await _require_own(connection, caller, image)
+            found = await ImageRepository(connection).file_of(image, hidden=True)
+        path, mime = require_found(found, f"image {image}")
+        return await self._store.read(path), mime
+
     async def add(
         self, caller: Caller, hive: int, content: bytes, kind: ImageKind, caption: str
     ) -> HiveImage:

@@ -56,6 +56,7 @@ class ChangeFeed:
         #: Batch numbers are local to a worker; the name tells whose they are.
         self.name = secrets.token_hex(4)
         self.number = 0
+        self.streams = 0  #: open now
         self._pace = pace
         self._beat = beat
         self._batches: deque[ChangeBatch] = deque(maxlen=max_batches)

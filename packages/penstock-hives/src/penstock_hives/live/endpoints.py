@@ -47,10 +47,8 @@ _RETRY: Final = (b"retry-after", b"5")
 
 def live_endpoint(feed: ChangeFeed, max_streams: int = MAX_STREAMS) -> AsgiApplication:
     """Streams beyond the limit are refused with 503; polling still answers."""
-    open_now = 0
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal open_now
         as_socket = scope["type"] == "websocket"
         if not as_socket and scope["method"] not in ("GET", "HEAD"):
             await send_problem(send, 405, "use GET or HEAD", [(b"allow", b"GET, HEAD")])
@@ -63,18 +61,18 @@ def live_endpoint(feed: ChangeFeed, max_streams: int = MAX_STREAMS) -> AsgiAppli
         if not as_socket and b"text/event-stream" not in (get_header(scope, b"accept") or b""):
             await serve_poll(scope, send, feed, hives)
             return
-        if open_now >= max_streams:
+        if feed.streams >= max_streams:
             busy = send_problem(send, 503, "too many open streams; poll instead", [_RETRY])
             await (_refused(send) if as_socket else busy)
             return
-        open_now += 1
+        feed.streams += 1
         try:
             if as_socket:
                 await serve_websocket(scope, receive, send, feed)
             else:
                 await serve_event_stream(scope, receive, send, feed, hives)
         finally:
-            open_now -= 1
+            feed.streams -= 1
 
     return application
 

@@ -42,6 +42,16 @@ class MessageRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    async def sent_lately(self, user: int) -> int:
+        """Feedback and questions within an hour."""
+        statement = """
+            SELECT count(*) AS n FROM user_message
+            WHERE user_id = %s AND author_id = user_id AND created_at > now() - interval '1 hour'
+        """
+        row = await (await self._connection.execute(statement, (user,))).fetchone()
+        assert row is not None
+        return int(row["n"])
+
     async def add(
         self,
         user: int,

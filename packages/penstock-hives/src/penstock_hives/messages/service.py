@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Final
 
 from penstock.core.errors import NotFound
 from penstock_hives.database import Connection, DatabasePool
-from penstock_hives.errors import invalid_field, require_found
+from penstock_hives.errors import TooManyRequests, invalid_field, require_found
 from penstock_hives.messages.models import (
     FeedbackDay,
     FeedbackSummary,
@@ -17,6 +18,9 @@ from penstock_hives.messages.repository import MessageRepository
 from penstock_hives.pagination import CursorPage, decode_id, paginate
 from penstock_hives.people.permissions import EVERYWHERE, AppPermission, Caller
 from penstock_hives.places.repository import HiveRepository
+
+#: Feedback and questions of a user in an hour.
+MAX_MESSAGES: Final = 30
 
 
 class MessageService:
@@ -43,6 +47,8 @@ class MessageService:
                 account = require_found(found, f"hive {hive}")
             messages = MessageRepository(connection)
             own = caller.known
+            if await messages.sent_lately(own) >= MAX_MESSAGES:
+                raise TooManyRequests(f"at most {MAX_MESSAGES} messages an hour", 3600.0)
             return await messages.add(
                 *(own, own, kind, content), hive=hive, account=account, rating=rating
             )

@@ -109,10 +109,15 @@ class ResetSchedule:
         """Local opening times of the day before, which may end on this day, and of the day."""
         found = []
         for each in (day - _DAY, day):
-            for opens, closes in self.opening_hours.get(WEEKDAYS[each.weekday()], ()):
+            for opens, closes in opening_spans(self.opening_hours, each):
                 opened, closed = _at(each, opens), _at(each, closes)
                 found.append((opened, closed if closed > opened else closed + _DAY))
         return found
+
+
+def opening_spans(hours: OpeningTimes, day: date) -> Sequence[Sequence[str]]:
+    """Of a date: the exception for it, or those of its weekday."""
+    return hours.get(day.isoformat(), hours.get(WEEKDAYS[day.weekday()], ()))
 
 
 def _at(day: date, clock: str) -> datetime:

@@ -36,6 +36,8 @@ CLOCK_SECONDS: Final = 30.0
 #: How often nightly tasks check for hives after midnight, and the pause after a failure.
 NIGHT_SECONDS: Final = 600.0
 NIGHT_RETRY_SECONDS: Final = 3600.0
+#: The first check: soon, because a night may have passed while the pipeline was stopped.
+NIGHT_FIRST_SECONDS: Final = 15.0
 
 
 class HivesFlow:
@@ -73,7 +75,7 @@ class HivesFlow:
     @property
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         database = self._urls.database
-        interval = (NIGHT_SECONDS, NIGHT_RETRY_SECONDS)
+        interval = (NIGHT_SECONDS, NIGHT_RETRY_SECONDS, NIGHT_FIRST_SECONDS)
         return (
             PeriodicTask("clock", self._advance_clock, CLOCK_SECONDS, CLOCK_SECONDS),
             PeriodicTask("forecast", ForecastTask(database), *interval),

@@ -89,6 +89,24 @@ class Forecast:
     peak: PeakHours | None
 
 
+@dataclass(frozen=True, slots=True)
+class CountedHour:
+    """Entries in the hour from `slot` on, and the most people inside at once."""
+
+    slot: datetime
+    entries: int
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HiveDay:
+    """What was counted on a local day so far."""
+
+    hive_id: int
+    day: date
+    hours: tuple[CountedHour, ...]
+
+
 def compare_with_usual(
     occupancy: int, quality: str, typical: float | None, weeks: int | None
 ) -> UsualOccupancy | None:

@@ -8,8 +8,10 @@ from typing import Final
 
 from penstock_hives.database import Connection
 from penstock_hives.occupancy.models import (
+    CountedHour,
     Forecast,
     ForecastHour,
+    HiveDay,
     Occupancy,
     PeakHours,
     TypicalHour,
@@ -51,6 +53,14 @@ _PEAKS: Final = """
     SELECT DISTINCT ON (hive_id, day) hive_id, day, starts_at, ends_at FROM forecast_peak
     WHERE hive_id = ANY (%(hives)s) AND day >= %(first)s AND day <= %(last)s
     ORDER BY hive_id, day, made_at DESC
+"""
+_TODAY: Final = f"""
+    SELECT h.id, (%(now)s AT TIME ZONE h.time_zone)::date AS day, o.slot, o.entries, o.peak
+    FROM hive h
+    LEFT JOIN occupancy_hour o ON o.hive_id = h.id AND o.slot <= %(now)s
+        AND o.slot >= (%(now)s AT TIME ZONE h.time_zone)::date::timestamp AT TIME ZONE h.time_zone
+    WHERE {_SHOWN} AND (%(hive)s::bigint IS NULL OR h.id = %(hive)s)
+    ORDER BY h.id, o.slot
 """
 #: A second count of the same time is stored a microsecond later, so that it replaces the first.
 INSERT_MANUAL_COUNT: Final = """
@@ -114,6 +124,25 @@ class OccupancyRepository:
             peak = peaks.get((each, days[each]))
             made.append(Forecast(each, days[each], model, at, hours, peak))
         return made
+
+    async def days(
+        self, now: datetime, hive: int | None = None, *, hidden: bool = False
+    ) -> list[HiveDay]:
+        """What was counted today, by the clock of each hive."""
+        given = {"now": now, "hive": hive, "hidden": hidden}
+        found = await (await self._connection.execute(_TODAY, given)).fetchall()
+        return [
+            HiveDay(
+                each,
+                day,
+                tuple(
+                    CountedHour(row["slot"], row["entries"], row["peak"])
+                    for row in rows
+                    if row["slot"] is not None
+                ),
+            )
+            for (each, day), rows in groupby(found, lambda row: (row["id"], row["day"]))
+        ]
 
     async def count(self, hive: int, at: datetime, counted: int, by: str) -> ManualCount:
         given = {"hive": hive, "at": at, "counted": counted, "by": by}

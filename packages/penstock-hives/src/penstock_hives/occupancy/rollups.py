@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Final
 
 import numpy as np
 
 from penstock_hives.arrays import Flags, Floats, Numbers, is_run_start
-from penstock_hives.dates import WEEKDAYS, minute_of_day
+from penstock_hives.dates import WEEKDAYS, day_number, minute_of_day
 from penstock_hives.occupancy.calendars import (
     DAY_MICROS,
     SLOTS_PER_HOUR,
     HiveCalendars,
     OpeningTimes,
+    opening_spans,
 )
 from penstock_hives.occupancy.device_clock import HOUR_MICROS
 from penstock_hives.occupancy.slots import (
@@ -166,16 +168,29 @@ class DailyKpis:
 
 
 class OpeningShares:
-    """The open share of each hour of a week, by hive."""
+    """The open share of each hour of a week, by hive; of dates with exceptions, by hive and day."""
 
-    __slots__ = ("_hive", "_share")
+    __slots__ = ("_exceptions", "_hive", "_share")
 
     def __init__(self, hours: Mapping[int, OpeningTimes]) -> None:
         self._hive = np.array(sorted(hours), np.int64)
         self._share = np.array([_week(hours[hive]) for hive in sorted(hours)]).reshape(-1, 7, 24)
+        self._exceptions = {
+            (hive, day): share
+            for hive, opening in hours.items()
+            for day, share in _exceptional_days(opening).items()
+        }
 
-    def share(self, hives: Numbers, weekdays: Numbers, hours: Numbers) -> Floats:
-        share: Floats = self._share[np.searchsorted(self._hive, hives), weekdays, hours]
+    def share(self, hives: Numbers, days: Numbers, hours: Numbers) -> Floats:
+        """Of local hours of dates; a row for each hive and day."""
+        weekdays = ((days + _TO_MONDAY) % 7)[:, None]
+        rows = np.searchsorted(self._hive, hives)[:, None]
+        share: Floats = self._share[rows, weekdays, hours]
+        if self._exceptions:
+            for row, key in enumerate(zip(hives.tolist(), days.tolist(), strict=True)):
+                exception = self._exceptions.get(key)
+                if exception is not None:
+                    share[row] = exception[hours[row]]
         return share
 
 
@@ -198,9 +213,7 @@ def compute_kpis(
     within = np.arange(_HOURS) < length[:, None]
     slots = midnight[:, None] + np.arange(_HOURS) * SLOTS_PER_HOUR
     clock = _clock(calendars, hive, slots)
-    weekday = np.repeat((day + _TO_MONDAY) % 7, _HOURS).reshape(clock.shape)
-    owner = np.repeat(hive, _HOURS).reshape(clock.shape)
-    share = np.where(within, opening.share(owner, weekday, clock), 0.0)
+    share = np.where(within, opening.share(hive, day, clock), 0.0)
     open_hours = share.sum(axis=1)
     closed = np.full(len(hive), np.nan)
     mean, coverage = (
@@ -256,4 +269,23 @@ def _week(opening: OpeningTimes) -> Floats:
     if not week.any():
         week[:] = 1.0
     shares: Floats = week.reshape(7, 24, 60).mean(axis=2)
+    return shares
+
+
+def _exceptional_days(opening: OpeningTimes) -> dict[int, Floats]:
+    """Dates with an exception, or the date after one, as days since 1970: open share by hour."""
+    exceptions = [date.fromisoformat(name) for name in opening if name not in WEEKDAYS]
+    changed = {each + timedelta(days=later) for each in exceptions for later in (0, 1)}
+    return {day_number(day): _day(opening, day) for day in changed}
+
+
+def _day(opening: OpeningTimes, day: date) -> Floats:
+    minutes = np.zeros(_MINUTES_PER_DAY)
+    for back in (1, 0):
+        for opens, closes in opening_spans(opening, day - timedelta(days=back)):
+            begin, end = minute_of_day(opens), minute_of_day(closes)
+            end += _MINUTES_PER_DAY if end <= begin else 0
+            shift = back * _MINUTES_PER_DAY
+            minutes[max(0, begin - shift) : max(0, end - shift)] = 1.0
+    shares: Floats = minutes.reshape(24, 60).mean(axis=1)
     return shares

@@ -7,11 +7,13 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from penstock.core.errors import NotFound
+from penstock_hives.billing.models import OTHER_DAYS
+from penstock_hives.billing.repository import PlanRepository
 from penstock_hives.database import Connection, DatabasePool
 from penstock_hives.errors import FieldError, InvalidRequest, NotReady
-from penstock_hives.occupancy.models import Forecast, Occupancy, TypicalWeek
+from penstock_hives.occupancy.models import Forecast, HiveDay, Occupancy, TypicalWeek
 from penstock_hives.occupancy.repository import OccupancyRepository
-from penstock_hives.people.permissions import ANONYMOUS, AppPermission, Caller
+from penstock_hives.people.permissions import ANONYMOUS, AppPermission, Caller, PlanFeatureCode
 from penstock_hives.people.repository import AuditRepository
 from penstock_hives.places.models import ManualCount
 from penstock_hives.places.repository import HiveRepository
@@ -51,11 +53,23 @@ class OccupancyService:
         return found[0] if found else TypicalWeek(hive, None, ())
 
     async def forecast(self, hive: int, day: date | None, caller: Caller = ANONYMOUS) -> Forecast:
-        """Of a local day, by default today."""
+        """Of a local day, by default today; other days are a feature of plans."""
+        feature = PlanFeatureCode.FORECASTS
         async with self._pool.reading() as connection:
             hidden = await _may_see_hidden(connection, caller, hive)
             repository = OccupancyRepository(connection)
-            found = await repository.forecasts(self._clock(), hive, day, hidden=hidden)
+            wanted = day if caller.includes(feature) else None
+            found = await repository.forecasts(self._clock(), hive, wanted, hidden=hidden)
+            if not found:
+                raise NotFound(f"there is no hive {hive}")
+            if day not in (None, found[0].day):
+                raise await PlanRepository(connection).required(feature, OTHER_DAYS)
+        return found[0]
+
+    async def today(self, hive: int, caller: Caller = ANONYMOUS) -> HiveDay:
+        async with self._pool.reading() as connection:
+            hidden = await _may_see_hidden(connection, caller, hive)
+            found = await OccupancyRepository(connection).days(self._clock(), hive, hidden=hidden)
         if not found:
             raise NotFound(f"there is no hive {hive}")
         return found[0]

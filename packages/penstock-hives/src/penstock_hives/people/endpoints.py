@@ -28,6 +28,7 @@ from penstock_hives.api.fields import (
 )
 from penstock_hives.api.idempotency import SECRET, IdempotentRoute
 from penstock_hives.api.responses import Cursor, IfMatch, Limit, Page, Paging, etag_response
+from penstock_hives.encoding import encode_json
 from penstock_hives.people.models import (
     AccountMember,
     ApiKey,
@@ -75,8 +76,16 @@ class NewKey(RequestBody):
 
 class ActivityEvent(RequestBody):
     action: Literal[
-        "view", "search", "favourite", "unfavourite", "deal_open", "deal_redeem", "navigate"
+        "view",
+        "search",
+        "favourite",
+        "unfavourite",
+        "deal_show",
+        "deal_open",
+        "deal_redeem",
+        "navigate",
     ]
+    """deal_show and deal_open are counted with the deal."""
     page_identifier: Annotated[str, Field(max_length=200, pattern=r"^[\w/.:-]*$")] = ""
     hive_id: ObjectId | None = None
     deal_id: ObjectId | None = None
@@ -120,6 +129,17 @@ async def edit_me(
     seen: IfMatch = None,
 ) -> Response:
     return etag_response(request, await services.users.edit(caller, fields_set(body), seen))
+
+
+@router.get("/me/export")
+async def export_me(caller: SignedIn, services: ServicesDep) -> Response:
+    """Everything that is stored about you, as a JSON file."""
+    document = encode_json(await services.users.export(caller))
+    headers = {
+        "Content-Disposition": 'attachment; filename="hives-export.json"',
+        "Cache-Control": "no-store",
+    }
+    return Response(document, media_type="application/json", headers=headers)
 
 
 @router.delete("/me", status_code=204)

@@ -9,6 +9,7 @@ from nicegui import ui
 
 from penstock.core.errors import PenstockError
 from penstock_hives.people.models import Invitation
+from penstock_hives.people.permissions import Caller
 from penstock_hives.web import components
 from penstock_hives.web.context import DashboardContext
 from penstock_store.dashboard.pages import ANONYMOUS, PageRequest
@@ -24,6 +25,10 @@ async def draw_invitations(context: DashboardContext, visit: PageRequest) -> Non
         components.empty_state("mail", "No sign-in", "Start the dashboards with --gate hives.")
         return
     caller = await context.caller(visit.user)
+    code = visit.query.get("code", "")
+    if code:
+        await _draw_mailed(context, caller, code)
+        return
     found = await invitations.mine(caller)
     if not found:
         components.empty_state(
@@ -35,6 +40,19 @@ async def draw_invitations(context: DashboardContext, visit: PageRequest) -> Non
             partial(invitations.accept, caller, each.account_id),
             partial(invitations.decline, caller, each.account_id),
         )
+
+
+async def _draw_mailed(context: DashboardContext, caller: Caller, code: str) -> None:
+    """An invitation by the link in a mail."""
+    try:
+        found = await context.mail_invitations.find(code)
+    except PenstockError as error:
+        components.empty_state("mail", "Not valid", str(error))
+        return
+    about = f"You would act for it as {_ROLES[found.role]}."
+    accept = partial(context.mail_invitations.accept, caller, code)
+    with components.card(found.account, about), ui.row():
+        ui.button("Accept", on_click=lambda: _answer(accept, "/hives")).props("unelevated no-caps")
 
 
 def _draw(

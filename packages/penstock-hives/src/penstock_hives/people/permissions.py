@@ -89,8 +89,15 @@ GRANTS: Final[Mapping[UserRole, frozenset[AppPermission]]] = {
 EVERYWHERE: Final = frozenset({UserRole.OPERATOR, UserRole.ADMIN})
 
 
-#: Callers with these plans read from the cache.
-CACHED_PLANS: Final = frozenset({"anonymous", "free", "business_free"})
+class PlanFeatureCode(StrEnum):
+    """What plans sell. The tables of plans say which plan includes what, and how much of it."""
+
+    LIVE_FIGURES = "live_figures"  #: public reads from the database instead of the cache
+    FORECASTS = "forecasts"  #: of days other than today
+    RECOMMENDATIONS = "recommendations"  #: deals chosen for the user
+    ALERTS = "alerts"  #: so many
+    DASHBOARD = "dashboard"  #: so many hives
+    CUSTOM_METRICS = "custom_metrics"  #: so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +127,15 @@ class Caller:
         where = "" if account is None else f" in account {account}"
         raise AccessRefused(f"this needs the permission {permission}{where}")
 
+    def includes(self, feature: PlanFeatureCode) -> bool:
+        """Whether a plan of the caller or of their accounts includes it."""
+        return feature in self.features or self.role in EVERYWHERE
+
     @property
     def reads_live(self) -> bool:
-        """Whether public reads come from the database instead of the cache."""
-        return self.plan not in CACHED_PLANS or bool(self.memberships) or self.role in EVERYWHERE
+        """Whether public reads come from the database instead of the cache. Those of members do, so
+        that they see their changes."""
+        return self.includes(PlanFeatureCode.LIVE_FIGURES) or bool(self.memberships)
 
     @property
     def known(self) -> int:

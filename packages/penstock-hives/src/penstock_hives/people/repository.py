@@ -90,15 +90,45 @@ _ERASE: Final = (
     "DELETE FROM account_member WHERE user_id = %(user)s",
     "DELETE FROM account_invitation WHERE user_id = %(user)s",
     "DELETE FROM credential WHERE uid = (SELECT firebase_uid FROM app_user WHERE id = %(user)s)",
+    "UPDATE deal_redemption SET user_id = NULL WHERE user_id = %(user)s",
     "UPDATE deal_event SET user_id = NULL WHERE user_id = %(user)s AND kind <> 'redeemed'",
     """UPDATE app_user SET deleted_at = now(), nickname = NULL, age_band = NULL, gender = NULL,
         role = 'user', firebase_uid = 'deleted:' || id WHERE id = %(user)s""",
 )
 
 
+#: Everything that is stored about a user, but secrets and addresses of devices.
+_EXPORT: Final[Mapping[str, str]] = {
+    "login": "SELECT c.login, c.created_at FROM credential c "
+    "JOIN app_user u ON u.firebase_uid = c.uid WHERE u.id = %(user)s",
+    "places": "SELECT hive_id, favourite, favourite_at, last_visited_at, visit_count "
+    "FROM user_hive WHERE user_id = %(user)s",
+    "alerts": "SELECT * FROM user_notification_def WHERE user_id = %(user)s ORDER BY id",
+    "deal_preferences": "SELECT * FROM deal_preference WHERE user_id = %(user)s",
+    "deal_events": "SELECT deal_id, kind, at FROM deal_event WHERE user_id = %(user)s ORDER BY at",
+    "redemptions": "SELECT code, deal_id, redeemed_at, verified_at FROM deal_redemption "
+    "WHERE user_id = %(user)s ORDER BY redeemed_at",
+    "messages": "SELECT * FROM user_message WHERE user_id = %(user)s ORDER BY id",
+    "notifications": "SELECT kind, title, body, link, created_at, read_at FROM notification "
+    "WHERE user_id = %(user)s ORDER BY id",
+    "devices": "SELECT kind, locale, created_at, last_used_at FROM push_endpoint "
+    "WHERE user_id = %(user)s ORDER BY id",
+    "activity": "SELECT at, action, page_identifier, hive_id, deal_id, data_json "
+    "FROM user_analytics WHERE user_id = %(user)s ORDER BY at",
+    "api_keys": f"SELECT {_KEY_COLUMNS} FROM api_key WHERE user_id = %(user)s ORDER BY id",
+    "subscriptions": "SELECT provider, status, started_at, renews_at, cancelled_at, expires_at "
+    "FROM subscription WHERE user_id = %(user)s ORDER BY id",
+}
+
+
 class PeopleRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    async def locale(self, user: int) -> str:
+        statement = "SELECT locale FROM app_user WHERE id = %s"
+        row = await (await self._connection.execute(statement, (user,))).fetchone()
+        return "en" if row is None else str(row["locale"])
 
     async def caller(self, uid: str, now: datetime) -> Caller:
         """The user with this uid; created on the first request."""
@@ -132,6 +162,14 @@ class PeopleRepository:
 
     async def change(self, user: int, values: Mapping[str, Any]) -> bool:
         return await update_row(self._connection, "app_user", user, values)
+
+    async def export(self, user: int) -> dict[str, list[dict[str, Any]]]:
+        """All rows about the user, by what they are."""
+        found = {}
+        for name, statement in _EXPORT.items():
+            rows = await self._connection.execute(statement, {"user": user})
+            found[name] = await rows.fetchall()
+        return found
 
     async def erase(self, user: int) -> None:
         for statement in _ERASE:

@@ -32,6 +32,7 @@ from penstock_hives.people.permissions import EVERYWHERE, AppPermission, Caller,
 from penstock_hives.people.repository import AccountRepository, AuditRepository, PeopleRepository
 from penstock_hives.push.models import Notification
 from penstock_hives.push.repository import Outbox
+from penstock_hives.translation import translate
 
 #: The prefix of keys, so that leaked ones can be recognized.
 PREFIX: Final = "hive_"
@@ -62,6 +63,13 @@ class UserService:
             check_if_match(_require_user(held), seen)
             await people.change(caller.known, values)
             return _require_user(await people.profile(caller.known, self._clock()))
+
+    async def export(self, caller: Caller) -> dict[str, Any]:
+        """Everything that is stored about the caller."""
+        profile = await self.profile(caller)
+        async with self._pool.reading() as connection:
+            rows = await PeopleRepository(connection).export(caller.known)
+        return {"made_at": self._clock(), "profile": profile, **rows}
 
     async def leave(self, caller: Caller) -> None:
         """Delete the user's data; data of businesses stays, without the user."""
@@ -300,7 +308,9 @@ class InvitationService:
             if not await accounts.invite(account, user, role, caller.id, now, now + LIFE):
                 raise NotFound(f"user {user} not found")
             if user not in open_ones:
-                await Outbox(connection).add([_note(held.id, held.name, user, role, now)])
+                locale = await PeopleRepository(connection).locale(user)
+                note = _note(held.id, held.name, user, role, now, locale)
+                await Outbox(connection).add([note])
             await AuditRepository(connection).record(
                 caller, "invite", "user", user, account, {"role": role.value}
             )
@@ -349,15 +359,28 @@ class InvitationService:
             )
 
 
-def _note(account: int, name: str, user: int, role: UserRole, now: datetime) -> Notification:
-    position = "an admin" if role is UserRole.ACCOUNT_ADMIN else "a member"
+def _note(
+    account: int, name: str, user: int, role: UserRole, now: datetime, locale: str
+) -> Notification:
+    if role is UserRole.ACCOUNT_ADMIN:
+        body = translate(_AS_ADMIN, locale, account=name)
+    else:
+        body = translate(_AS_MEMBER, locale, account=name)
     return Notification(
         user,
         KIND,
-        f"Join {name}?",
-        f"{name} invites you to act for it as {position}. Accept or decline within two weeks.",
+        translate("Join {account}?", locale, account=name),
+        body,
         f"{user}:{KIND}:{account}:{now.date()}",  # at most one a day
         data={"account_id": account, "role": role.value},
         expires_at=now + LIFE,
         push_at=now,
     )
+
+
+_AS_ADMIN: Final = (
+    "{account} invites you to act for it as an admin. Accept or decline within two weeks."
+)
+_AS_MEMBER: Final = (
+    "{account} invites you to act for it as a member. Accept or decline within two weeks."
+)

@@ -28,6 +28,7 @@ from penstock_hives.api.fields import (
 )
 from penstock_hives.api.idempotency import IdempotentRoute
 from penstock_hives.api.responses import (
+    PRIVATE,
     PUBLIC,
     IfMatch,
     Limit,
@@ -36,7 +37,7 @@ from penstock_hives.api.responses import (
     PublicRoute,
     etag_response,
 )
-from penstock_hives.occupancy.models import Forecast, Occupancy, TypicalWeek
+from penstock_hives.occupancy.models import Forecast, HiveDay, Occupancy, TypicalWeek
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_hives.places.models import (
     ForecastQuery,
@@ -65,9 +66,11 @@ SensorReader = Annotated[Caller, Depends(require_permission(AppPermission.READ_S
 TypeEditor = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_TYPES))]
 
 Clock = Annotated[str, Field(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$")]
-WeeklyHours = dict[
-    Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], list[tuple[Clock, Clock]]
+#: By weekday, and by date for exceptions, which replace the weekday's.
+OpeningDay = Annotated[
+    str, Field(pattern=r"^(mon|tue|wed|thu|fri|sat|sun|[0-9]{4}-[0-9]{2}-[0-9]{2})$")
 ]
+OpeningSpans = dict[OpeningDay, list[tuple[Clock, Clock]]]
 
 
 class Feature(RequestBody):
@@ -101,9 +104,11 @@ class NewHive(RequestBody):
     time_zone: TimeZoneName
     description: LongText = ""
     capacity: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    opening_hours: WeeklyHours = Field(default_factory=dict)
+    opening_hours: OpeningSpans = Field(default_factory=dict)
     reset_time: LocalTime = time(4)
     public: bool = True
+    badge: bool = False
+    """Whether other pages may embed its occupancy."""
     address: AddressBody | None = None
 
 
@@ -115,9 +120,10 @@ class HiveEdit(RequestBody):
     time_zone: TimeZoneName | None = None
     description: LongText | None = None
     capacity: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    opening_hours: WeeklyHours | None = None
+    opening_hours: OpeningSpans | None = None
     reset_time: LocalTime | None = None
     public: bool | None = None
+    badge: bool | None = None
     address: AddressBody | None = None
 
 
@@ -195,8 +201,17 @@ async def get_forecast(
     services: ServicesDep,
     query: Annotated[ForecastQuery, Query()],
 ) -> Response:
-    """Expected entries by the hour, and the peak."""
-    return etag_response(request, await services.occupancy.forecast(hive, query.day), PUBLIC)
+    """Expected entries by the hour, and the peak; days other than today need a plan."""
+    found = await services.occupancy.forecast(hive, query.day, caller)
+    return etag_response(request, found, PUBLIC if caller.id is None else PRIVATE)
+
+
+@public_router.get("/hives/{hive}/today", response_model=HiveDay)
+async def get_today(
+    request: Request, hive: PathId, caller: Reader, services: ServicesDep
+) -> Response:
+    """Entries counted today by the hour, in the hive's local time."""
+    return etag_response(request, await services.occupancy.today(hive), PUBLIC)
 
 
 @public_router.get("/hives/{hive}/navigation", response_model=Navigation)

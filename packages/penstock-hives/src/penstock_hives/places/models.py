@@ -17,7 +17,7 @@ from penstock.core.errors import NotFound
 from penstock_hives.deals.models import Deal
 from penstock_hives.errors import FieldError, invalid_field, invalid_fields
 from penstock_hives.images.models import HiveImage
-from penstock_hives.occupancy.models import Forecast, Occupancy, TypicalWeek
+from penstock_hives.occupancy.models import Forecast, HiveDay, Occupancy, TypicalWeek
 from penstock_hives.queries import PageQuery, PublicQuery
 
 
@@ -54,6 +54,7 @@ class HiveSummary:
     time_zone: str
     address: HiveAddress | None
     open_now: bool
+    changes_at: datetime | None  #: when it opens, or closes if it is open
     cover: str | None
     occupancy: Occupancy | None
     distance_km: float | None = None
@@ -78,6 +79,7 @@ class HiveDetail:
     images: tuple[HiveImage, ...]
     deals: tuple[Deal, ...]
     updated_at: datetime
+    badge: bool = False  #: whether other pages may embed its occupancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class HiveSettings:
     opening_hours: Mapping[str, Sequence[Sequence[str]]]
     reset_time: time
     public: bool
+    badge: bool  #: whether other pages may embed its occupancy
     status: str
     created_at: datetime
     updated_at: datetime
@@ -134,7 +137,7 @@ class Navigation:
 class HiveSort(StrEnum):
     NAME = "name"
     DISTANCE = "distance"  #: nearest first; needs `near`
-    QUIET = "quiet"  #: emptiest first; hives without data last
+    QUIET = "quiet"  #: emptiest first; then open hives without data, then closed ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ class HiveSnapshot:
     details: tuple[HiveDetail, ...]
     weeks: tuple[TypicalWeek, ...]
     forecasts: tuple[Forecast, ...]
+    days: tuple[HiveDay, ...]
     types: tuple[HiveType, ...]
     deals: tuple[Deal, ...]
 
@@ -330,8 +334,9 @@ class ForecastQuery(PublicQuery):
     """A local day of the hive; today unless given."""
 
 
-# Opening hours: spans of local time by weekday. A span that ends no later than it begins lasts into
-# the next day. The SQL function `hive_open` computes the same.
+# Opening hours: spans of local time by weekday, and by date for exceptions such as holidays, which
+# replace the weekday's. A span that ends no later than it begins lasts into the next day. The SQL
+# function `hive_open` computes the same.
 
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Hours = Mapping[str, Sequence[Sequence[str]]]
@@ -339,20 +344,24 @@ Hours = Mapping[str, Sequence[Sequence[str]]]
 _CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00")
 _DAY: Final = timedelta(days=1)
 _MAX_SPANS: Final = 6  #: of one day
+_MAX_EXCEPTIONS: Final = 100
 
 
 def check_opening_hours(hours: Hours) -> dict[str, list[list[str]]]:
     errors = []
+    dates = sorted(day for day in hours if day not in WEEKDAYS)
+    if len(dates) > _MAX_EXCEPTIONS:
+        errors.append(FieldError("opening_hours", f"have at most {_MAX_EXCEPTIONS} exceptions"))
     for day, spans in hours.items():
-        if day not in WEEKDAYS:
-            reason = f"must be one of {', '.join(WEEKDAYS)}"
+        if day not in WEEKDAYS and not _is_date(day):
+            reason = f"must be one of {', '.join(WEEKDAYS)}, or a date such as 2026-12-25"
             errors.append(FieldError(f"opening_hours.{day}", reason))
         elif len(spans) > _MAX_SPANS or not all(_is_span(span) for span in spans):
             reason = 'must be a list of spans such as ["09:00", "17:30"]'
             errors.append(FieldError(f"opening_hours.{day}", reason))
     if errors:
         raise invalid_fields(errors)
-    return {day: [list(span) for span in hours[day]] for day in WEEKDAYS if day in hours}
+    return {day: [list(span) for span in hours[day]] for day in (*WEEKDAYS, *dates) if day in hours}
 
 
 def is_open(hours: Hours, zone: str, at: datetime) -> bool:
@@ -360,18 +369,31 @@ def is_open(hours: Hours, zone: str, at: datetime) -> bool:
     return any(opens <= local < closes for opens, closes in _around(hours, local.date()))
 
 
+def is_open_or_unknown(hours: Hours, zone: str, at: datetime) -> bool:
+    """A hive whose hours are not known is not said to be closed."""
+    return not any(hours.values()) or is_open(hours, zone, at)
+
+
 def next_change(hours: Hours, zone: str, at: datetime) -> datetime | None:
     """When it opens next, or closes if it is open, within a week."""
-    local = at.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
-    days = [local.date() + n * _DAY for n in range(-1, 8)]
-    spans = sorted(span for day in days for span in _of(hours, day))
-    until = local
-    for opens, closes in spans:  # adjacent spans are one
-        if opens <= until < closes:
-            until = closes
-    if until > local:
-        return _to_utc(until, zone)
-    return next((_to_utc(opens, zone) for opens, _ in spans if opens > local), None)
+    until = local = at.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    for day in range(-1, 8):
+        for opens, closes in sorted(_of(hours, local.date() + day * _DAY)):
+            if opens <= until < closes:  # adjacent spans are one
+                until = closes
+            elif opens > until:
+                return _to_utc(opens if until == local else until, zone)
+    return _to_utc(until, zone) if until > local else None
+
+
+def closed_text(opens_at: datetime | None, zone: str, now: datetime) -> str:
+    """What is said of a closed hive, in its local time: `closed, opens Mon 08:00`."""
+    if opens_at is None:
+        return "closed"
+    local = opens_at.astimezone(ZoneInfo(zone))
+    today = now.astimezone(ZoneInfo(zone)).date()
+    day = "" if local.date() == today else f"{WEEKDAYS[local.weekday()].capitalize()} "
+    return f"closed, opens {day}{local:%H:%M}"
 
 
 def _around(hours: Hours, day: date) -> Iterator[tuple[datetime, datetime]]:
@@ -380,7 +402,8 @@ def _around(hours: Hours, day: date) -> Iterator[tuple[datetime, datetime]]:
 
 
 def _of(hours: Hours, day: date) -> Iterator[tuple[datetime, datetime]]:
-    for opens, closes in hours.get(WEEKDAYS[day.weekday()], ()):
+    usual = hours.get(WEEKDAYS[day.weekday()], ())
+    for opens, closes in hours.get(day.isoformat(), usual):
         begin, end = _at(day, opens), _at(day, closes)
         yield begin, end if end > begin else end + _DAY
 
@@ -392,6 +415,13 @@ def _at(day: date, clock: str) -> datetime:
 
 def _to_utc(wall: datetime, zone: str) -> datetime:
     return wall.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _is_span(span: Sequence[str]) -> bool:

@@ -22,7 +22,8 @@ from penstock_hives.analytics.models import (
 from penstock_hives.analytics.page import draw_insights
 from penstock_hives.deals.page import draw_effects
 from penstock_hives.encoding import local_midnight
-from penstock_hives.people.permissions import Caller
+from penstock_hives.people.permissions import AppPermission, Caller
+from penstock_hives.places.endpoints import HeadCount
 from penstock_hives.places.models import HiveSettings
 from penstock_hives.sensors.page import draw_sensor_health
 from penstock_hives.web import charts, components
@@ -34,6 +35,7 @@ from penstock_hives.web.components import (
     local_day,
 )
 from penstock_hives.web.context import DashboardContext
+from penstock_hives.web.forms import EditForm
 from penstock_store.dashboard.pages import PageRequest
 from penstock_store.dashboard.theme import draw_chart
 
@@ -45,17 +47,19 @@ async def draw_place(context: DashboardContext, visit: PageRequest) -> None:
     caller, hive = await context.hive(visit)
     visit.set_title(hive.name)
     now = context.resources.clock()
+    today = components.local_date(now, hive.time_zone)
     await _head(context, caller, hive)
     with ui.element("div").classes("p-columns"):
         await _today(context, caller, hive, now)
         await _week(context, caller, hive)
         await _days(context, caller, hive, now)
         with components.card("Before and after", "Compare any two periods."):
-            await PeriodComparisonCard(context, caller, hive, now.date()).draw()
+            await PeriodComparisonCard(context, caller, hive, today).draw()
     with components.card("Deals and their effects"):
         await draw_effects(context, caller, [hive])
     found = await context.services.analytics.insights(caller, hive.account_id, hive.id, 5)
-    draw_insights(found)
+    if found:
+        draw_insights(found)
     with components.card("Sensors"):
         draw_sensor_health(
             await context.services.sensors.of_hive(caller, hive.id), {hive.id: hive}, now
@@ -65,11 +69,40 @@ async def draw_place(context: DashboardContext, visit: PageRequest) -> None:
 async def _head(context: DashboardContext, caller: Caller, hive: HiveSettings) -> None:
     with ui.element("div").classes("h-head p-card"):
         with ui.column().classes("gap-1"):
-            gauge = OccupancyGauge(hive, await current_occupancy(context, caller, hive.id))
-        ui.button("Export CSV", icon="download").props(
-            f"outline no-caps href=/hives/export/{hive.id}"
-        )
+            status = await current_occupancy(context, caller, hive.id)
+            gauge = OccupancyGauge(hive, status, context.resources.clock)
+        with ui.row().classes("gap-2"):
+            if caller.may(AppPermission.COUNT_HEADS, hive.account_id):
+                dialog = _head_count(context, caller, hive)
+                ui.button("Count heads", icon="groups", on_click=dialog.open).props(
+                    "outline no-caps"
+                )
+            ui.button("Export CSV", icon="download").props(
+                f"outline no-caps href=/hives/export/{hive.id}"
+            )
+            if caller.may(AppPermission.EDIT_HIVES, hive.account_id):
+                ui.button("Edit", icon="edit").props(
+                    f"unelevated no-caps href=/hives/place/{hive.id}/edit"
+                )
     follow_live(context, {hive.id: gauge})
+
+
+def _head_count(context: DashboardContext, caller: Caller, hive: HiveSettings) -> ui.dialog:
+    """Occupancy is counted from this number on."""
+
+    async def save(body: HeadCount) -> None:
+        await context.services.occupancy.count(caller, hive.id, body.counted, body.at)
+        dialog.close()
+        ui.notify("The count applies within a minute.", type="positive")
+
+    with ui.dialog() as dialog, ui.card().classes("p-card h-dialog"):
+        ui.label(f"People in {hive.name} now").classes("p-h2")
+        form = EditForm(HeadCount, save)
+        form.number("counted", "People", None, "From now on, entries and exits are added to it.")
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
+            form.submit_button("Count")
+    return dialog
 
 
 async def _today(
@@ -117,7 +150,7 @@ async def _week(context: DashboardContext, caller: Caller, hive: HiveSettings) -
 async def _days(
     context: DashboardContext, caller: Caller, hive: HiveSettings, now: datetime
 ) -> None:
-    end = now.date() + timedelta(days=1)
+    end = components.local_date(now, hive.time_zone)
     kpis = await context.services.analytics.kpis(caller, [hive.id], end - timedelta(days=DAYS), end)
     with components.card("The last four weeks", "Visits, and occupancy during opening hours."):
         if not kpis:
@@ -231,7 +264,8 @@ def export_csv(context: DashboardContext) -> Callable[[PageRequest], Awaitable[R
     async def export(visit: PageRequest) -> Response:
         try:
             caller, hive = await context.hive(visit)
-            begin, end = _export_days(visit, context.resources.clock().date())
+            today = components.local_date(context.resources.clock(), hive.time_zone)
+            begin, end = _export_days(visit, today)
         except NotFound as error:
             return PlainTextResponse(str(error), 404)
         except AccessRefused as error:

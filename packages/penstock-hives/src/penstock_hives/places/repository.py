@@ -86,7 +86,7 @@ def occupancy_from_row(hive: int, row: dict[str, Any]) -> Occupancy | None:
 _KEYS: Final[Mapping[HiveSort, tuple[str, type]]] = {
     HiveSort.NAME: ('lower(name) COLLATE "C"', str),
     HiveSort.DISTANCE: ("coalesce(distance_km, 1e9)", float),
-    HiveSort.QUIET: ("coalesce(percent, 1e9)::float8", float),
+    HiveSort.QUIET: ("CASE WHEN open_now THEN coalesce(percent, 1e9) ELSE 2e9 END::float8", float),
 }
 #: NULL if either position is unknown; `least` would ignore NULL.
 _DISTANCE: Final = """
@@ -95,11 +95,16 @@ _DISTANCE: Final = """
         + cos(radians(%(lat)s)) * cos(radians(a.lat)) * sin(radians(a.lon - %(lon)s) / 2) ^ 2
     ))) END
 """
+#: A hive whose hours are not known is not said to be closed.
+_OPEN_NOW: Final = """
+    (NOT jsonb_path_exists(h.opening_hours, '$.*[*]')
+     OR hive_open(h.opening_hours, h.time_zone, %(now)s)) AS open_now
+"""
 _SEARCHED: Final = plain_text_sql("concat_ws(' ', h.name, t.name, a.city, a.zip)")
 _FOUND: Final = f"""
     SELECT h.id, h.name, t.code AS type, t.name AS type_name, h.capacity, h.time_zone,
-           hive_open(h.opening_hours, h.time_zone, %(now)s) AS open_now, i.id AS cover,
-           h.updated_at, {ADDRESS_COLUMNS}, {OCCUPANCY_COLUMNS}, {_DISTANCE} AS distance_km
+           {_OPEN_NOW}, i.id AS cover, h.opening_hours, h.updated_at,
+           {ADDRESS_COLUMNS}, {OCCUPANCY_COLUMNS}, {_DISTANCE} AS distance_km
     FROM hive h
     JOIN hive_type t ON t.id = h.hive_type_id
     LEFT JOIN address a ON a.id = h.address_id
@@ -121,8 +126,7 @@ _WITHIN: Final = """
 """
 _DETAIL: Final = f"""
     SELECT h.id, h.account_id, h.name, h.description, t.code AS type, t.name AS type_name,
-           h.capacity, h.time_zone, h.opening_hours, h.updated_at,
-           hive_open(h.opening_hours, h.time_zone, %(now)s) AS open_now,
+           h.capacity, h.time_zone, h.opening_hours, h.badge, h.updated_at, {_OPEN_NOW},
            {ADDRESS_COLUMNS}, {OCCUPANCY_COLUMNS}
     FROM hive h
     JOIN hive_type t ON t.id = h.hive_type_id
@@ -142,7 +146,7 @@ _DEALS: Final = f"""
 """
 _SETTINGS: Final = f"""
     SELECT h.id, h.account_id, h.name, h.description, t.code AS type, h.capacity, h.time_zone,
-           h.opening_hours, h.reset_time, h.public, h.status, h.created_at, h.updated_at,
+           h.opening_hours, h.reset_time, h.public, h.badge, h.status, h.created_at, h.updated_at,
            {ADDRESS_COLUMNS}
     FROM hive h
     JOIN hive_type t ON t.id = h.hive_type_id
@@ -169,13 +173,13 @@ class HiveRepository:
         if after is not None:
             given |= {"after_key": after[0], "after_id": after[1]}
         found = await (await self._connection.execute(statement, given)).fetchall()
-        return [(_summary(row), row["sort_key"]) for row in found]
+        return [(_summary(row, now), row["sort_key"]) for row in found]
 
     async def summaries(self, hives: Sequence[int], now: datetime) -> list[HiveSummary]:
         """Of public hives, in the order of the given ids."""
         given = _given(HiveQuery(), now, None) | {"only": list(hives)}
         found = await (await self._connection.execute(_FOUND, given)).fetchall()
-        by_id = {row["id"]: _summary(row) for row in found}
+        by_id = {row["id"]: _summary(row, now) for row in found}
         return [by_id[hive] for hive in hives if hive in by_id]
 
     async def details(self, now: datetime, hive: int | None = None) -> list[HiveDetail]:
@@ -289,7 +293,7 @@ def _pattern(word: str) -> str:
     return f"%{word}%"
 
 
-def _summary(row: dict[str, Any]) -> HiveSummary:
+def _summary(row: dict[str, Any], now: datetime) -> HiveSummary:
     distance = row["distance_km"]
     return HiveSummary(
         **{
@@ -297,6 +301,7 @@ def _summary(row: dict[str, Any]) -> HiveSummary:
             for name in ("id", "name", "type", "type_name", "capacity", "time_zone", "open_now")
         },
         address=address_from_row(row),
+        changes_at=next_change(row["opening_hours"], row["time_zone"], now),
         cover=None if row["cover"] is None else image_url(row["cover"]),
         occupancy=occupancy_from_row(row["id"], row),
         distance_km=None if distance is None else round(distance, 3),
@@ -308,7 +313,7 @@ def _detail(
     row: dict[str, Any], now: datetime, images: Sequence[Any], deals: Sequence[Any]
 ) -> HiveDetail:
     plain = ("id", "account_id", "name", "description", "type", "type_name", "capacity")
-    more = ("time_zone", "opening_hours", "open_now", "updated_at")
+    more = ("time_zone", "opening_hours", "open_now", "badge", "updated_at")
     return HiveDetail(
         **{name: row[name] for name in (*plain, *more)},
         address=address_from_row(row),

@@ -16,7 +16,7 @@ from penstock_hives.errors import RequestConflict, invalid_field, require_found
 from penstock_hives.occupancy.repository import OccupancyRepository
 from penstock_hives.occupancy.service import require_owned_hive
 from penstock_hives.pagination import CursorPage, decode_cursor, decode_id, paginate
-from penstock_hives.people.permissions import AppPermission, Caller
+from penstock_hives.people.permissions import AppPermission, Caller, PlanFeatureCode
 from penstock_hives.people.repository import AuditRepository
 from penstock_hives.places.models import (
     BoundingBox,
@@ -74,6 +74,7 @@ class HiveService:
                 tuple(await hives.details(now)),
                 tuple(await occupancy.weeks()),
                 tuple(await occupancy.forecasts(now)),
+                tuple(await occupancy.days(now)),
                 tuple(await hives.types()),
                 tuple(await DealRepository(connection).active(now)),
             )
@@ -110,9 +111,11 @@ class HiveService:
             hives, plans = HiveRepository(connection), PlanRepository(connection)
             if await plans.locked_account(account) != "active":
                 raise RequestConflict(f"account {account} is not active")
-            most = await plans.limit_of_account(account, "dashboard", "hives", self._clock())
+            feature = PlanFeatureCode.DASHBOARD
+            most = await plans.limit_of_account(account, feature, "hives", self._clock())
             if most is not None and await hives.count_of(account) >= most:
-                raise RequestConflict(f"the plan of account {account} includes {most} hives")
+                detail = f"the plan of account {account} includes {most} hives"
+                raise await plans.required(feature, detail, most)
             values = await self._values(hives, change) | {"account_id": account}
             address = None if change.address is None else _check_address(change.address)
             hive = await hives.add(values, address)
@@ -283,6 +286,8 @@ def _key(hive: HiveSummary, sort: HiveSort, distance: float | None) -> SortKey:
         return hive.name.lower(), hive.id
     if sort is HiveSort.DISTANCE:
         return _LAST if distance is None else distance, hive.id
+    if not hive.open_now:
+        return 2 * _LAST, hive.id
     percent = hive.occupancy.percent if hive.occupancy else None
     return _LAST if percent is None else percent, hive.id
 

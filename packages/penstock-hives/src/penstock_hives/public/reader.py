@@ -54,6 +54,7 @@ class PublicReader:
             "": lambda hive, given: view.detail(hive),
             "occupancy": lambda hive, given: view.occupancy(hive),
             "typical-week": lambda hive, given: view.week(hive),
+            "today": lambda hive, given: view.today(hive),
             "forecast": lambda hive, given: view.forecast(
                 hive, parse_query(ForecastQuery, given).day
             ),
@@ -63,6 +64,10 @@ class PublicReader:
                 view.detail(hive), parse_query(NavigationQuery, given).start
             ),
         }
+
+    def cached(self, target: str) -> CachedPage | None:
+        """The cached response for path and query."""
+        return self._view.cached_page(target)
 
     def find(self, path: str, query: str) -> CachedPage | None:
         """The response; None if the path is not a public read.

@@ -11,10 +11,12 @@ import gzip
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from http import HTTPStatus
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from penstock.core.errors import NotFound
+from penstock_hives.billing.models import OTHER_DAYS, plan_required
 from penstock_hives.deals.models import Deal
 from penstock_hives.encoding import encode_json, etag_of, format_timestamp
 from penstock_hives.errors import NotReady, require_found
@@ -23,13 +25,21 @@ from penstock_hives.live.change_feed import EncodedOccupancy
 from penstock_hives.live.subscriber import Document
 from penstock_hives.occupancy.models import (
     Forecast,
+    HiveDay,
     Occupancy,
     TypicalWeek,
     compare_with_usual,
 )
-from penstock_hives.places.models import HiveDetail, HiveSummary, is_open, next_change
+from penstock_hives.people.permissions import PlanFeatureCode
+from penstock_hives.places.models import (
+    HiveDetail,
+    HiveSummary,
+    is_open_or_unknown,
+    next_change,
+)
 from penstock_hives.public.snapshot import PublicSnapshot
-from penstock_hives.server.asgi import Headers, Message, Send
+from penstock_hives.server.asgi import Headers, Send, send_response
+from penstock_hives.server.http_protocol import ImmediateResponse
 
 #: Lifetime of cached lists.
 LIST_SECONDS: Final = 2.0
@@ -55,6 +65,7 @@ class PublicView:
         self._details: dict[int, HiveDetail] = {}
         self._weeks: dict[int, TypicalWeek] = {}
         self._forecasts: dict[int, Forecast] = {}
+        self._days: dict[int, HiveDay] = {}
         self._summaries: dict[int, HiveSummary] = {}
         self._occupancies: dict[int, Occupancy] = {}
         self._images: dict[int, HiveImage] = {}
@@ -85,6 +96,7 @@ class PublicView:
         self._details = {each.id: each for each in hives.details}
         self._weeks = {each.hive_id: each for each in hives.weeks}
         self._forecasts = {each.hive_id: each for each in hives.forecasts}
+        self._days = {each.hive_id: each for each in hives.days}
         self._summaries = {each.id: each for each in hives.summaries}
         self._images = {image.id: image for each in hives.details for image in each.images}
         live, self._occupancies = self._occupancies, {}
@@ -117,7 +129,7 @@ class PublicView:
         return replace(
             detail,
             occupancy=self._occupancies.get(hive),
-            open_now=is_open(hours, zone, now),
+            open_now=is_open_or_unknown(hours, zone, now),
             changes_at=next_change(hours, zone, now),
         )
 
@@ -132,13 +144,20 @@ class PublicView:
         return self._weeks.get(self._require(hive)) or TypicalWeek(hive, None, ())
 
     def forecast(self, hive: int, day: date | None = None) -> Forecast:
-        """Of today; public forecasts have no other days."""
+        """Of today; other days are a feature of plans."""
         found = self._forecasts.get(self._require(hive))
         zone = ZoneInfo(self._details[hive].time_zone)
-        wanted = day or self.now.astimezone(zone).date()
+        wanted = self.now.astimezone(zone).date()
+        if day not in (None, wanted):
+            raise plan_required(self.snapshot.plans, PlanFeatureCode.FORECASTS, OTHER_DAYS)
         if found is not None and found.day == wanted:
             return found
         return Forecast(hive, wanted, None, None, (), None)
+
+    def today(self, hive: int) -> HiveDay:
+        found = self._days.get(self._require(hive))
+        wanted = self.now.astimezone(ZoneInfo(self._details[hive].time_zone)).date()
+        return found if found is not None and found.day == wanted else HiveDay(hive, wanted, ())
 
     def image(self, number: int) -> HiveImage | None:
         return self._images.get(number)
@@ -149,6 +168,9 @@ class PublicView:
         return [
             each for each in self.snapshot.hives.deals if each.starts_at <= now < each.expires_at
         ]
+
+    def summary(self, hive: int) -> HiveSummary:
+        return self._summaries[self._require(hive)]
 
     def summaries(self) -> list[HiveSummary]:
         """`open_now` is as old as the snapshot."""
@@ -258,34 +280,44 @@ class CachedPage:
             *more,
         ]
         length = (b"content-length", str(len(body)).encode())
-        self._plain = _messages(status, [*self.headers, length], body)
-        self._not_modified = _messages(304, self.headers, b"")
-        self._gzipped: tuple[Message, Message] | None = None
+        self._plain = CachedResponse(status, [*self.headers, length], body)
+        self._not_modified = CachedResponse(304, self.headers, b"")
+        self._gzipped: CachedResponse | None = None
 
-    async def send(self, send: Send, known: bytes | None, gzipped: bool) -> None:
+    def select(self, known: bytes | None, gzipped: bool) -> CachedResponse:
         """`known` is the client's If-None-Match."""
         if known is not None and self.tag in known:
-            start, end = self._not_modified
-        elif gzipped and len(self.body) >= _COMPRESSED_FROM:
-            start, end = self._compressed()
-        else:
-            start, end = self._plain
-        await send(start)
-        await send(end)
+            return self._not_modified
+        if gzipped and len(self.body) >= _COMPRESSED_FROM:
+            return self._compressed()
+        return self._plain
 
-    def _compressed(self) -> tuple[Message, Message]:
+    async def send(self, send: Send, known: bytes | None, gzipped: bool) -> None:
+        found = self.select(known, gzipped)
+        await send_response(send, found.status, found.headers, found.body)
+
+    def _compressed(self) -> CachedResponse:
         if self._gzipped is None:
             body = gzip.compress(self.body, 5, mtime=0)
             length = (b"content-length", str(len(body)).encode())
             headers = [*self.headers, (b"content-encoding", b"gzip"), length]
-            self._gzipped = _messages(self.status, headers, body)
+            self._gzipped = CachedResponse(self.status, headers, body)
         return self._gzipped
 
 
-def _messages(
-    status: int, headers: list[tuple[bytes, bytes]], body: bytes
-) -> tuple[Message, Message]:
-    return (
-        {"type": "http.response.start", "status": status, "headers": headers},
-        {"type": "http.response.body", "body": body},
-    )
+class CachedResponse:
+    __slots__ = ("_immediate", "body", "headers", "status")
+
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self._immediate: ImmediateResponse | None = None
+
+    def immediate(self, location: str) -> ImmediateResponse:
+        if self._immediate is None:
+            phrase = HTTPStatus(self.status).phrase.encode()
+            lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, phrase)]
+            lines += [b"%b: %b\r\n" % header for header in self.headers]
+            self._immediate = ImmediateResponse(location, self.status, b"".join(lines), self.body)
+        return self._immediate

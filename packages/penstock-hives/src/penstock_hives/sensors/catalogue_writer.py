@@ -3,7 +3,8 @@
     with store.open(None, data) as database:
         write_catalogue(database, fleet.hives, fleet.sensors)
 
-Idempotent. Ids are those of the fleet; other hives are not changed.
+Ids are those of the fleet. Hives that are in the database, and their sensors, are not changed: a
+business may have edited them since.
 """
 
 from __future__ import annotations
@@ -20,47 +21,28 @@ _ACCOUNT: Final = """
     SELECT %(name)s WHERE NOT EXISTS (SELECT FROM account WHERE name = %(name)s)
 """
 _TYPE: Final = """
-    INSERT INTO hive_type (code, name) VALUES (%(code)s, %(name)s)
-    ON CONFLICT (code) DO UPDATE SET name = excluded.name WHERE hive_type.name <> excluded.name
+    INSERT INTO hive_type (code, name) VALUES (%(code)s, %(name)s) ON CONFLICT (code) DO NOTHING
 """
 _ADDRESS: Final = """
-    INSERT INTO address AS stored (id, street, city, zip, country, lat, lon)
+    INSERT INTO address (id, street, city, zip, country, lat, lon)
     VALUES (%(id)s, %(street)s, %(city)s, %(zip)s, %(country)s, %(lat)s, %(lon)s)
-    ON CONFLICT (id) DO UPDATE SET
-        street = excluded.street, city = excluded.city, zip = excluded.zip,
-        country = excluded.country, lat = excluded.lat, lon = excluded.lon
-    WHERE (stored.street, stored.city, stored.zip, stored.country, stored.lat, stored.lon)
-        IS DISTINCT FROM (excluded.street, excluded.city, excluded.zip, excluded.country,
-                          excluded.lat, excluded.lon)
 """
 _HIVE: Final = """
-    INSERT INTO hive AS stored
+    INSERT INTO hive
         (id, account_id, address_id, hive_type_id, name, capacity, time_zone, opening_hours)
     VALUES (
         %(id)s, (SELECT min(id) FROM account WHERE name = %(account)s), %(id)s,
         (SELECT id FROM hive_type WHERE code = %(hive_type)s),
         %(name)s, %(capacity)s, %(time_zone)s, %(opening_hours)s
     )
-    ON CONFLICT (id) DO UPDATE SET
-        name = excluded.name, capacity = excluded.capacity, time_zone = excluded.time_zone,
-        opening_hours = excluded.opening_hours, hive_type_id = excluded.hive_type_id
-    WHERE (stored.name, stored.capacity, stored.time_zone, stored.opening_hours,
-           stored.hive_type_id)
-        IS DISTINCT FROM (excluded.name, excluded.capacity, excluded.time_zone,
-                          excluded.opening_hours, excluded.hive_type_id)
 """
 _SENSOR: Final = """
-    INSERT INTO sensor AS stored
-        (id, serial, hive_id, name, protocol, profile, direction_swapped)
+    INSERT INTO sensor (id, serial, hive_id, name, protocol, profile, direction_swapped)
     VALUES (%(id)s, %(serial)s, %(hive_id)s, %(name)s, %(protocol)s, %(profile)s,
             %(direction_swapped)s)
-    ON CONFLICT (serial) DO UPDATE SET
-        hive_id = excluded.hive_id, name = excluded.name, protocol = excluded.protocol,
-        profile = excluded.profile, direction_swapped = excluded.direction_swapped
-    WHERE (stored.hive_id, stored.name, stored.protocol, stored.profile, stored.direction_swapped)
-        IS DISTINCT FROM (excluded.hive_id, excluded.name, excluded.protocol, excluded.profile,
-                          excluded.direction_swapped)
+    ON CONFLICT DO NOTHING
 """
+_KNOWN: Final = "SELECT id FROM hive UNION SELECT id FROM address"
 #: Ids given by the fleet do not advance the sequences.
 _TABLES: Final = ("address", "hive", "sensor")
 
@@ -70,9 +52,10 @@ def write_catalogue(
 ) -> None:
     """In one transaction."""
     with database.transaction() as connection:
-        _write_hives(connection, hives)
+        known = {row["id"] for row in connection.execute(_KNOWN).fetchall()}
+        _write_hives(connection, [hive for hive in hives if hive.id not in known])
         with connection.cursor() as cursor:
-            rows = (each.to_json() for each in sensors)
+            rows = (each.to_json() for each in sensors if each.hive_id not in known)
             cursor.executemany(
                 _SENSOR, [{**row, "profile": json.dumps(row["profile"])} for row in rows]
             )

@@ -69,6 +69,11 @@ class SensorEdit(RequestBody):
     state: Literal["active", "disabled"] | None = None
 
 
+class SensorReplacement(RequestBody):
+    serial: Serial
+    """Of the new device."""
+
+
 class ConfigurationBody(RequestBody):
     """The behaviour of the sensor; missing fields do not change."""
 
@@ -162,6 +167,14 @@ async def edit_sensor(
 async def retire_sensor(sensor: PathId, caller: Fitter, services: ServicesDep) -> None:
     """Its messages are no longer counted, and its login is deleted. Its counts remain."""
     await services.sensors.retire(caller, sensor)
+
+
+@router.post("/sensors/{sensor}/replace", status_code=201)
+async def replace_sensor(
+    sensor: PathId, body: SensorReplacement, caller: Fitter, services: ServicesDep
+) -> Sensor:
+    """Retires the sensor; the new device has its name, profile and place."""
+    return await services.sensors.replace(caller, sensor, body.serial)
 
 
 @router.post("/sensors/{sensor}/provision", status_code=201, openapi_extra=SECRET)

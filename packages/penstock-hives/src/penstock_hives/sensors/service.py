@@ -129,6 +129,16 @@ class SensorService:
             changes = {"state": "retired", "provisioned_at": None}
             await SensorRepository(connection).change(sensor, changes)
 
+    async def replace(self, caller: Caller, sensor: int, serial: str) -> Sensor:
+        """Retire it, and register a new device with its name, profile and place."""
+        async with self._pool.join_transaction():
+            held = await self.get(caller, sensor)
+            await self.retire(caller, sensor)
+            names = ("name", "protocol", "profile", "direction_swapped")
+            values = {name: getattr(held, name) for name in names}
+            values["profile"] = dict(held.profile)
+            return await self.register(caller, held.hive_id, {**values, "serial": serial})
+
     async def provision(self, caller: Caller, sensor: int) -> SensorAccess:
         """Create the sensor's user at the broker; a second call sets a new password."""
         async with self._editing(caller, sensor, "provision") as (connection, found):

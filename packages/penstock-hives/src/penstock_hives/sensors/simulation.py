@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,6 +96,7 @@ class DemoState:
     hives: int
     start: int  #: Unix ms, start of the fleet
     told: int  #: Unix ms, of the last confirmed frame
+    inside: tuple[int, ...] = ()  #: people in the hives at the start; empty: nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,9 @@ class DemoStateFile:
     def read(self) -> DemoState | None:
         """None if there is no valid state."""
         try:
-            return DemoState(**json.loads(self.path.read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):
+            found = json.loads(self.path.read_bytes())
+            return DemoState(**{**found, "inside": tuple(found.get("inside", ()))})
+        except (FileNotFoundError, ValueError, TypeError, AttributeError):
             return None
 
     def write(self, state: DemoState) -> None:
@@ -139,7 +141,17 @@ class DemoFleet:
         self._since = max(confirmed, _ms(now - past)) if confirmed else 0
         self._sent = confirmed
         self._saved = time.monotonic()
-        self.fleet = Fleet(start=_moment(self._state.start), seed=seed, hives=hives)
+        self.fleet = self._new_fleet()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of it was sent."""
+        return not self._state.told
+
+    def begin_with(self, inside: Sequence[int]) -> None:
+        """A new fleet starts with these numbers of people in its hives."""
+        self._state = replace(self._state, inside=tuple(inside))
+        self.fleet = self._new_fleet()
 
     async def send(
         self,
@@ -171,6 +183,12 @@ class DemoFleet:
         self._state = replace(self._state, told=max(sent, self._state.told))
         self._file.write(self._state)
         self._saved = time.monotonic()
+
+    def _new_fleet(self) -> Fleet:
+        state = self._state
+        return Fleet(
+            start=_moment(state.start), seed=state.seed, hives=state.hives, inside=state.inside
+        )
 
     def _frames(self) -> Iterator[SensorFrame]:
         while self.fleet.now + _WINDOW < _moment(self._since):

@@ -19,7 +19,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from penstock.core.errors import ConfigurationError
-from penstock.core.host_policy import ANY_HOST, HostPolicy, HostPolicyMiddleware
+from penstock.core.host_policy import ANY_HOST, HostPolicy
 from penstock.core.logs import get_logger
 from penstock_hives.analytics.models import PopularityDays, PopularityMeasure
 from penstock_hives.analytics.service import AnalyticsService
@@ -32,12 +32,22 @@ from penstock_hives.live.change_feed import ChangeFeed
 from penstock_hives.live.endpoints import LIVE_PATH, live_endpoint
 from penstock_hives.live.subscriber import LatencyTracker, OccupancySubscriber
 from penstock_hives.places.service import HiveService
+from penstock_hives.public.badge import PREFIX as BADGE_PATH
+from penstock_hives.public.badge import badge_endpoint
+from penstock_hives.public.first_view import FirstView, first_view_endpoint
 from penstock_hives.public.images import PREFIX as IMAGES_PATH
 from penstock_hives.public.images import image_endpoint
-from penstock_hives.public.page import INDEX, read_files, static_files
+from penstock_hives.public.page import (
+    INDEX,
+    cached_files,
+    read_contents,
+    security_headers,
+    static_files,
+)
 from penstock_hives.public.reader import ROOT, PublicReader, public_endpoint
 from penstock_hives.public.snapshot import LiveFallback, PublicSnapshot, SnapshotRefresher
 from penstock_hives.public.view import PublicView
+from penstock_hives.push.settings import PushSettings, open_vapid
 from penstock_hives.resources import Resources, open_resources
 from penstock_hives.server.asgi import (
     AsgiApplication,
@@ -50,6 +60,7 @@ from penstock_hives.server.asgi import (
 )
 from penstock_hives.server.configuration import SiteSettings
 from penstock_hives.server.disk_cache import DiskCache
+from penstock_hives.server.site import HivesSite
 from penstock_hives.settings import HivesSettings
 
 log = get_logger(__name__)
@@ -81,6 +92,8 @@ async def application(
         resources = await stack.enter_async_context(
             open_resources(settings, identify, public=reader)
         )
+        # Browsers tie subscriptions to this key: it is created once, at the first start.
+        await asyncio.to_thread(open_vapid, PushSettings.beside(settings.images.parent))
         disk = await stack.enter_async_context(DiskCache(given.pictures))
         api = create_app(resources)
         await stack.enter_async_context(api.router.lifespan_context(api))
@@ -97,20 +110,42 @@ async def application(
             await stack.enter_async_context(_background_task(work))
         health = _health(view, subscriber, latency)
         images = image_endpoint(view.image, resources.services.images.content, disk, api)
-        limited = LocationRouter([Location("/", api, max_requests=given.api_requests)], {})
+        known = _page_settings(given, identity)
+        contents = read_contents(known)
+        first = FirstView(view, contents)
+        headers = security_headers(known, first.script_hash, first.style_hash)
+        pages = cached_files(contents, headers)
+        files = static_files(dict(pages), signs_in=bool(identity.of_page()))
+        limited = LocationRouter([Location("api", "/", api, max_requests=given.api_requests)], {})
         site = LocationRouter(
             [
-                Location(LIVE_PATH, live_endpoint(feed), unwrapped=True),
-                Location(IMAGES_PATH, images, unwrapped=True),
-                Location(ROOT, public_endpoint(reader, limited), unwrapped=True),
-                Location(HEALTH, health, unwrapped=True),
-                Location("/", static_files(read_files()), unwrapped=True),
+                Location("live", LIVE_PATH, live_endpoint(feed)),
+                Location("images", IMAGES_PATH, images),
+                Location("public", ROOT, public_endpoint(reader, limited)),
+                Location("health", HEALTH, health),
+                Location("badge", BADGE_PATH, badge_endpoint(view)),
+                Location("page", INDEX, first_view_endpoint(first, headers, files)),
+                Location("page", "/", files),
             ],
             {"/": INDEX, "/favicon.ico": "/icon.svg"},
         )
         # Pages of all origins may read live occupancy.
         policy = HostPolicy(given.hosts, [ANY_HOST], setting="hosts in [site]")
-        yield HostPolicyMiddleware(site, policy)
+
+        def figures() -> dict[str, Any]:
+            age = None
+            if view.has_snapshot:
+                age = (resources.clock() - view.snapshot.as_of).total_seconds()
+            return {"streams": feed.streams, "figures": subscriber.figures, "age": age}
+
+        del pages[INDEX]  # which has the list of places, and a language
+        yield HivesSite(site, policy, reader, pages, figures)
+
+
+def _page_settings(given: SiteSettings, identity: IdentitySettings) -> dict[str, Any]:
+    """What the page may know."""
+    tiles = {"tiles": given.tiles, "attribution": given.tiles_attribution}
+    return {**tiles, "firebase": identity.of_page()}
 
 
 def _background_work(

@@ -1,19 +1,18 @@
 """ASGI types, responses without a framework, and the router of a site by path prefix.
 
 Each request passes these phases: rewrite (`/` is the page), location (the longest matching prefix),
-access (a location has a maximum of concurrent requests; more get 503 at once), content, response
-headers, and metrics with a log of slow requests. Unwrapped locations skip all but the first two.
+access (a location may have a maximum of concurrent requests; more get 503 at once), content and
+response headers. The server then counts and logs it (`asgi_server.py`), by the name of the
+location.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.core.logs import get_logger
 from penstock_hives.api.problems import PROBLEMS
 
 Scope = MutableMapping[str, Any]
@@ -43,20 +42,16 @@ async def send_problem(send: Send, status: int, detail: str, headers: Headers = 
     await send_response(send, status, [*problem.raw_headers, *headers], bytes(problem.body))
 
 
-log = get_logger(__name__)
-
-#: Slower requests are logged.
-SLOW_SECONDS: Final = 2.0
 _NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _RETRY: Final = (b"retry-after", b"1")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
+    name: str  #: in metrics
     prefix: str
     application: AsgiApplication
     max_requests: int | None = None  #: concurrently
-    unwrapped: bool = False
 
 
 class LocationRouter:
@@ -64,7 +59,6 @@ class LocationRouter:
         self._locations = sorted(locations, key=lambda each: -len(each.prefix))
         self._rewrites = rewrites
         self._open: Counter[str] = Counter()
-        self.responses: Counter[tuple[str, str]] = Counter()  #: by prefix and class of status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         rewritten = self._rewrites.get(scope["path"])
@@ -73,10 +67,12 @@ class LocationRouter:
         location = self._locate(scope["path"])
         if location is None:
             await _not_found(scope, send)
-        elif location.unwrapped or scope["type"] != "http":
+            return
+        scope["location"] = location.name
+        if location.max_requests is None or scope["type"] != "http":
             await location.application(scope, receive, send)
         else:
-            await self._serve(location, scope, receive, send)
+            await self._serve(location, location.max_requests, scope, receive, send)
 
     def _locate(self, path: str) -> Location | None:
         for location in self._locations:
@@ -84,19 +80,16 @@ class LocationRouter:
                 return location
         return None
 
-    async def _serve(self, location: Location, scope: Scope, receive: Receive, send: Send) -> None:
-        name = location.prefix
-        if location.max_requests is not None and self._open[name] >= location.max_requests:
-            self.responses[name, "refused"] += 1
+    async def _serve(
+        self, location: Location, most: int, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        name = location.name
+        if self._open[name] >= most:
             await send_problem(send, 503, "too many concurrent requests", [_RETRY])
             return
-        began = time.monotonic()
-        status = 0
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
                 message = {**message, "headers": [*message.get("headers", ()), _NOSNIFF]}
             await send(message)
 
@@ -105,11 +98,6 @@ class LocationRouter:
             await location.application(scope, receive, send_with_headers)
         finally:
             self._open[name] -= 1
-            self.responses[name, f"{status // 100}xx"] += 1
-            if (took := time.monotonic() - began) > SLOW_SECONDS:
-                log.warning(
-                    "slow request", path=scope["path"], status=status, seconds=round(took, 2)
-                )
 
 
 async def _not_found(scope: Scope, send: Send) -> None:

@@ -20,8 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from penstock.core.config import data_home
 from penstock.core.errors import ConfigurationError
 from penstock_hives.identity.settings import IdentitySettings
+from penstock_hives.server.access_log import check_access_log
 from penstock_hives.server.settings import EngineSettings
 from penstock_hives.settings import HivesSettings
+from penstock_store.http.server import open_tls
 
 APPLICATION: Final = "penstock_hives.server.application:application"
 
@@ -45,6 +47,10 @@ class SiteSettings(BaseModel):
     """Seconds until the next attempt after a failed snapshot."""
     catch_up: float = Field(default=10.0, gt=0)
     """Seconds between reads of the cache while there is no subscription."""
+    tiles: str | None = Field(default=None, pattern=r"^https?://[^\s;,'\"]+$")
+    """The URL of map tiles, with {z}, {x} and {y}; without it the map has a plain background."""
+    tiles_attribution: str = ""
+    """Whose map it is, shown on the map."""
     api_requests: int = Field(default=256, ge=1)
     """Concurrent API requests of one worker; more get 503."""
 
@@ -77,13 +83,17 @@ def read_configuration(file: Path | None, flags: Mapping[str, Section]) -> Engin
         site = SiteSettings(
             **found["site"], application=found["application"], identity=found["identity"]
         )
-        return EngineSettings(
+        engine = EngineSettings(
             **{"application": APPLICATION, **found["engine"]},
             options=site.model_dump(mode="json"),
         )
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
         raise ConfigurationError("\n".join(lines)) from error
+    open_tls(engine.certificate, engine.key)  # refused here, before workers are replaced
+    if engine.access_log is not None:
+        check_access_log(engine.access_log)
+    return engine
 
 
 def _parse(file: Path | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import sys
 import time
@@ -25,7 +26,8 @@ from typing import Final
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy
-from penstock_hives.server.settings import CONFIGURATION_EXIT, READY, EngineSettings
+from penstock_hives.server.metrics import SiteMetrics
+from penstock_hives.server.settings import CONFIGURATION_EXIT, HEARTBEAT, READY, EngineSettings
 
 log = get_logger(__name__)
 
@@ -37,11 +39,17 @@ class WorkerGeneration:
     """The workers of one configuration."""
 
     def __init__(
-        self, settings: EngineSettings, listener: socket.socket, backoff: RestartBackoff
+        self,
+        settings: EngineSettings,
+        listener: socket.socket,
+        backoff: RestartBackoff,
+        metrics: SiteMetrics,
     ) -> None:
         self.settings = settings
         self.listener = listener
-        self.slots = [WorkerSlot(n, settings, listener, backoff) for n in range(settings.workers)]
+        self.slots = [
+            WorkerSlot(n, settings, listener, backoff, metrics) for n in range(settings.workers)
+        ]
         self._tasks = [asyncio.create_task(slot.run()) for slot in self.slots]
         #: Done when all workers have ended; failed when a worker cannot run.
         self.finished = asyncio.gather(*self._tasks)
@@ -71,19 +79,21 @@ class Master:
         self._read = read
         self._backoff = backoff or RestartBackoff()
         self.generation: WorkerGeneration | None = None
-        self.reloads = 0
-        self.refusals = 0  #: refused reloads
+        self.metrics = SiteMetrics()
 
     async def run(
         self, stop: asyncio.Event, reload: asyncio.Event, ready: Callable[[str], None]
     ) -> None:
         """Serve until `stop` is set, then drain; reload each time `reload` is set."""
         settings = self._read()
-        generation = self.generation = WorkerGeneration(settings, _listen(settings), self._backoff)
+        generation = WorkerGeneration(settings, _listen(settings), self._backoff, self.metrics)
+        self.generation = generation
         retiring: set[asyncio.Task[None]] = set()
         try:
             if await _first(generation.ready(), stop.wait()) == 0:
-                ready(listener_url(generation.listener))
+                ready(
+                    listener_url(generation.listener, generation.settings.certificate is not None)
+                )
                 await self._serve(stop, reload, retiring)
         finally:
             await asyncio.gather(self.generation.retire(), *retiring)
@@ -99,10 +109,10 @@ class Master:
             reload.clear()
             old, new = self.generation, await self._start_generation(self.generation, stop)
             if new is None:
-                self.refusals += 1
+                self.metrics.refused_reloads += 1
             else:
                 self.generation = new
-                self.reloads += 1
+                self.metrics.reloads += 1
                 task = asyncio.create_task(_retire(old, new))
                 retiring.add(task)
                 task.add_done_callback(retiring.discard)
@@ -119,7 +129,7 @@ class Master:
         except ConfigurationError as error:
             log.error("reload refused", reason=str(error))
             return None
-        new = WorkerGeneration(settings, listener, self._backoff)
+        new = WorkerGeneration(settings, listener, self._backoff, self.metrics)
         try:
             async with asyncio.timeout(settings.start):
                 if await _first(new.ready(), stop.wait()) == 0:
@@ -152,9 +162,9 @@ def _listen(settings: EngineSettings) -> socket.socket:
         ) from error
 
 
-def listener_url(listener: socket.socket) -> str:
+def listener_url(listener: socket.socket, tls: bool = False) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def _first(*waits: Awaitable[object]) -> int:
@@ -199,15 +209,16 @@ class WorkerSlot:
         settings: EngineSettings,
         listener: socket.socket,
         backoff: RestartBackoff,
+        metrics: SiteMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.number = number
         self.pid: int | None = None
-        self.restarts = 0
         self.ready = asyncio.Event()  #: set while its process is ready
         self._settings = settings
         self._listener = listener
         self._backoff = backoff
+        self._metrics = metrics
         self._clock = clock
         self._retired = asyncio.Event()
 
@@ -227,7 +238,7 @@ class WorkerSlot:
             if self._clock() - began > self._backoff.reset_seconds:
                 failures = 0
             failures += 1
-            self.restarts += 1
+            self._metrics.restarts += 1
             delay = self._backoff.policy.delay(failures)
             log.warning("worker ended", worker=self.number, status=status, restart_in=delay)
             with contextlib.suppress(TimeoutError):
@@ -244,10 +255,13 @@ class WorkerSlot:
             await asyncio.wait({ended, retired}, return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 await self._drain(process, ended)
-            return await ended
+            status = await ended
+            await asyncio.wait({heartbeats}, timeout=1.0)  # for the last metrics
+            return status
         finally:
             self.pid = None
             self.ready.clear()
+            self._metrics.end(self)
             for task in (heartbeats, retired):
                 task.cancel()
             if process.returncode is None:  # cancelled
@@ -259,6 +273,7 @@ class WorkerSlot:
             *(sys.executable, "-m", WORKER, str(fd)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            limit=1 << 20,  # of a line: metrics
             pass_fds=(fd,),
             # Ctrl-C goes to the master only, which drains its workers.
             start_new_session=True,
@@ -281,9 +296,13 @@ class WorkerSlot:
                 return
             if not line:
                 return
-            if line.decode(errors="replace").strip() == READY:
+            word, _, report = line.decode(errors="replace").strip().partition(" ")
+            if word == READY:
                 timeout = self._settings.silence
                 self.ready.set()
+                self._metrics.ready.add(self)
+            elif word == HEARTBEAT:
+                self._metrics.update(self, json.loads(report))
 
     async def _drain(self, process: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
         process.terminate()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork
 
 from penstock.core.config import LogSettings
+from penstock_hives.server.access_log import AccessLogFormat
 
 #: The exit status of a worker after a `ConfigurationError`.
 CONFIGURATION_EXIT: Final = 2
-#: What a worker writes to the master when it serves.
+#: What a worker writes to the master: when it serves, and then at intervals with its metrics.
 READY: Final = "ready"
+HEARTBEAT: Final = "beat"
 
 
 def _cores() -> int:
@@ -30,6 +33,10 @@ class EngineSettings(BaseModel):
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """The port; 0 lets the system choose."""
+    certificate: Path | None = None
+    """The certificate chain for HTTPS, a PEM file. Without it the server speaks HTTP."""
+    key: Path | None = None
+    """The private key of the certificate, if it is in another file."""
     trusted_proxies: list[IPvAnyNetwork] = []
     """Reverse proxies, as addresses or networks. Of their requests, the client address is the last
     of X-Forwarded-For that is not one of them, and the scheme that of X-Forwarded-Proto."""
@@ -53,6 +60,10 @@ class EngineSettings(BaseModel):
     """Seconds for running requests of a draining worker; then they are cancelled."""
     start: Annotated[float, Field(gt=0)] = 120.0
     """Seconds until a worker must be ready."""
+    access_log: Path | None = None
+    """The file of the access log. It may be rotated; without it there is none."""
+    access_log_format: AccessLogFormat = "combined"
+    """The lines of the access log: combined, as of Apache and nginx, or json."""
     silence: Annotated[float, Field(gt=0)] = 60.0
     """Seconds without heartbeat after which a worker is killed and replaced."""
     log: LogSettings = LogSettings()

@@ -3,14 +3,16 @@
     python -m penstock_hives.server.worker FD
 
 Settings are a line of JSON on standard input. The worker writes `ready` to standard output, then
-`beat` at intervals, so that the master can replace a worker with a blocked event loop. It drains on
-SIGTERM and when standard input ends, which means that the master has ended.
+`beat` with its metrics at intervals, so that the master can add them up, and replace a worker with
+a blocked event loop. It drains on SIGTERM and when standard input ends, which means that the master
+has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import sys
@@ -24,13 +26,13 @@ from penstock.core.logs import configure_logs, get_logger
 from penstock.core.resources import raise_descriptor_limit
 from penstock_hives.server.asgi import AsgiApplication
 from penstock_hives.server.asgi_server import AsgiServer
-from penstock_hives.server.settings import CONFIGURATION_EXIT, READY, EngineSettings
+from penstock_hives.server.settings import CONFIGURATION_EXIT, HEARTBEAT, READY, EngineSettings
 
 log = get_logger(__name__)
 
-HEARTBEAT: Final = "beat"
-#: Heartbeats within the timeout `silence`.
+#: Heartbeats within the timeout `silence`, and the longest interval: metrics are as old.
 _HEARTBEATS: Final = 5
+_HEARTBEAT_SECONDS: Final = 2.0
 
 #: Options and the drain event → a context manager of the application.
 Factory = Callable[[dict[str, Any], asyncio.Event], AbstractAsyncContextManager[AsgiApplication]]
@@ -53,18 +55,24 @@ async def run_worker(settings: EngineSettings, listener: socket.socket) -> None:
         serving = AsgiServer(app, settings, draining)
         await serving.start(listener)
         _write_line(READY)
-        beating = asyncio.create_task(_send_heartbeats(settings.silence / _HEARTBEATS))
+        seconds = min(settings.silence / _HEARTBEATS, _HEARTBEAT_SECONDS)
+        beating = asyncio.create_task(_send_heartbeats(serving, seconds))
         try:
             await stop.wait()
             await serving.drain()
+            _send_heartbeat(serving)
         finally:
             beating.cancel()
 
 
-async def _send_heartbeats(seconds: float) -> None:
+async def _send_heartbeats(serving: AsgiServer, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
-        _write_line(HEARTBEAT)
+        _send_heartbeat(serving)
+
+
+def _send_heartbeat(serving: AsgiServer) -> None:
+    _write_line(f"{HEARTBEAT} {json.dumps(serving.report())}")
 
 
 def _write_line(word: str) -> None:

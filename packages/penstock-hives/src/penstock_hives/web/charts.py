@@ -34,8 +34,8 @@ def today_chart(
     p90: Mapping[int, float],
 ) -> ChartOptions:
     """Entries by hour: actual, expected and usual."""
-    known = sorted({*actual, *typical, *p50}) or [8, 20]
-    hours = range(known[0], known[-1] + 1)
+    busy = {hour for of in (actual, typical, p50) for hour, number in of.items() if number >= 0.5}
+    hours = range(min(busy, default=8), max(busy, default=20) + 1)
 
     def line(of: Mapping[int, float]) -> list[float | None]:
         return [round(of[hour], 1) if hour in of else None for hour in hours]
@@ -63,6 +63,7 @@ def today_chart(
 
 def week_chart(hours: Sequence[TypicalHour]) -> ChartOptions:
     """The usual occupancy by day and hour."""
+    hours = [each for each in hours if each.occupancy >= 0.5] or hours
     first = min((each.hour for each in hours), default=8)
     last = max((each.hour for each in hours), default=20)
     most = max((each.occupancy for each in hours), default=1.0)
@@ -155,6 +156,61 @@ def sentiment_chart(found: Sequence[FeedbackDay]) -> ChartOptions:
     )
 
 
+#: Of several series; legible in light and dark mode.
+PALETTE: Final = (
+    *(HONEY, ACCENT_COLOUR, "#8f6fd1", "#2b9a66", "#d64545", "#c2501c", "#5b7fd6", "#8294a6"),
+)
+
+
+def lines_chart(names: Sequence[str], lines: Mapping[str, Sequence[float | None]]) -> ChartOptions:
+    """A line for each series."""
+    return base_options(
+        legend=_legend(),
+        grid=chart_grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis=category_axis(names),
+        yAxis=value_axis(),
+        series=[
+            _line(name, PALETTE[number % len(PALETTE)], data)
+            for number, (name, data) in enumerate(lines.items())
+        ],
+    )
+
+
+#: Slanted names reach out to the left, and would be cut off there.
+_LONG_NAMES: Final = {
+    "rotate": 30,
+    "width": 76,
+    "overflow": "truncate",
+    "interval": 0,
+    "color": CHART_TEXT_COLOUR,
+}
+
+
+def bars_chart(names: Sequence[str], bars: Mapping[str, Sequence[float]]) -> ChartOptions:
+    """Groups of bars."""
+    return base_options(
+        legend=_legend(),
+        grid=chart_grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis={**category_axis(names), "axisLabel": _LONG_NAMES},
+        yAxis=value_axis(),
+        series=[
+            {
+                "name": name,
+                "type": "bar",
+                "barMaxWidth": 18,
+                "itemStyle": {
+                    "color": PALETTE[number % len(PALETTE)],
+                    "borderRadius": [4, 4, 0, 0],
+                },
+                "data": list(data),
+            }
+            for number, (name, data) in enumerate(bars.items())
+        ],
+    )
+
+
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
 
@@ -164,6 +220,7 @@ def _line(name: str, colour: str, data: Sequence[float | None], **style: Any) ->
         "name": name,
         "type": "line",
         "smooth": 0.3,
+        "smoothMonotone": "x",
         "symbol": "none",
         "itemStyle": {"color": colour},
         "lineStyle": {"color": colour, "width": 2.5, **style},

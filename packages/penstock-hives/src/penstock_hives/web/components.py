@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -16,7 +16,7 @@ from penstock_hives.analytics.models import PeerComparison
 from penstock_hives.errors import NotReady
 from penstock_hives.occupancy.models import Occupancy, UsualOccupancy
 from penstock_hives.people.permissions import Caller
-from penstock_hives.places.models import HiveSettings
+from penstock_hives.places.models import HiveSettings, closed_text, is_open_or_unknown, next_change
 from penstock_hives.web.context import AccountView, DashboardContext
 
 STYLES: Final = '<link rel="stylesheet" href="/static/hives/hives.css">'
@@ -147,6 +147,10 @@ def clock_text(moment: datetime | None, zone: str) -> str:
     return "–" if moment is None else f"{moment.astimezone(ZoneInfo(zone)):%-d %b %H:%M}"
 
 
+def local_date(moment: datetime, zone: str) -> date:
+    return moment.astimezone(ZoneInfo(zone)).date()
+
+
 def ago_text(moment: datetime | None, now: datetime) -> str:
     if moment is None:
         return "never"
@@ -188,11 +192,18 @@ async def current_occupancy(
         return None
 
 
+def is_closed(hive: HiveSettings, now: datetime) -> bool:
+    return not is_open_or_unknown(hive.opening_hours, hive.time_zone, now)
+
+
 class OccupancyGauge:
     """The live cells of a hive's row, or of its page."""
 
-    def __init__(self, hive: HiveSettings, now: Occupancy | None) -> None:
+    def __init__(
+        self, hive: HiveSettings, now: Occupancy | None, clock: Callable[[], datetime]
+    ) -> None:
         self._hive = hive
+        self._clock = clock
         self._version = -1
         with ui.row().classes("items-center gap-3 no-wrap"):
             self._inside = ui.label("–").classes("p-number h-inside")
@@ -201,7 +212,9 @@ class OccupancyGauge:
                 self._fill = ui.element("div")
             self._pill = pill("no data", "busy").props(f"data-level={hive.id}")
         self._beside = ui.label().classes("p-muted p-small")
-        if now is not None:
+        if is_closed(hive, clock()):
+            self._show_closed(now.version if now else -1)
+        elif now is not None:
             self.show(
                 now.occupancy,
                 now.percent,
@@ -223,6 +236,17 @@ class OccupancyGauge:
         self._inside.classes(remove="h-rose")
         self._inside.classes(add="h-rose")
 
+    def _show_closed(self, version: int) -> None:
+        """A closed hive says when it opens, and nothing else."""
+        hours, zone, now = self._hive.opening_hours, self._hive.time_zone, self._clock()
+        self._version = version
+        self._inside.set_text("–")
+        self._fill.style("width: 0")
+        self._pill.set_text("closed")
+        self._pill.classes(replace="p-pill")
+        opens = closed_text(next_change(hours, zone, now), zone, now)
+        self._beside.set_text(opens.partition(", ")[2])
+
     def show(
         self,
         occupancy: int,
@@ -233,6 +257,9 @@ class OccupancyGauge:
         version: int,
         usual: UsualOccupancy | None = None,
     ) -> None:
+        if is_closed(self._hive, self._clock()):
+            self._show_closed(version)
+            return
         self._version = version
         word, look = level_text(level, quality)
         self._inside.set_text(inside_text(occupancy, self._hive.capacity))

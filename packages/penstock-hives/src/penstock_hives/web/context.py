@@ -13,14 +13,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nicegui import ui
+
 import penstock_store
 from penstock.core.errors import AccessRefused, NotFound
 from penstock.core.units import parse_count
+from penstock_hives.billing.checkout import CheckoutService
+from penstock_hives.billing.models import SubscriptionOwner
+from penstock_hives.billing.settings import PaymentProviders, PaymentSettings, open_providers
+from penstock_hives.identity.firebase import FirebaseSessions
+from penstock_hives.identity.mail import MailSender, open_mail_sender
 from penstock_hives.identity.service import open_identity
 from penstock_hives.identity.settings import IdentitySettings
+from penstock_hives.identity.tokens import TokenVerifier
 from penstock_hives.live.subscriber import OccupancySubscriber
+from penstock_hives.people.mail_invitations import MailInvitationService
 from penstock_hives.people.models import BusinessAccount
-from penstock_hives.people.permissions import Caller, UserRole
+from penstock_hives.people.permissions import AppPermission, Caller, UserRole
 from penstock_hives.places.models import HiveSettings
 from penstock_hives.resources import Resources, Services, open_resources
 from penstock_hives.settings import HivesSettings
@@ -32,6 +41,18 @@ _OWNER: Final = Caller(None, None, UserRole.ADMIN, "business")
 MAX_DASHBOARD_HIVES: Final = 100
 
 LiveListener = Callable[[Mapping[str, Any]], None]
+
+
+def _settings(around: SectionContext, database: str) -> HivesSettings:
+    """As `penstock hives serve` has them over the same data directory."""
+    given: dict[str, Any] = {"management": around.management, "sensor_address": around.mqtt}
+    return HivesSettings(
+        database=database,
+        broker=around.mqtt or around.broker,
+        images=around.data / "hives" / "images",
+        lake=str(around.data / "lake"),
+        **{name: value for name, value in given.items() if value is not None},
+    )
 
 
 class LiveOccupancy:
@@ -69,7 +90,10 @@ class DashboardContext:
         self._around = around
         self._settings = settings
         self._resources: Resources | None = None
+        self._mail: tuple[MailSender, str] | None = None
+        self._providers: PaymentProviders | None = None
         self.live = LiveOccupancy()
+        self.firebase: FirebaseSessions | None = None  #: if Firebase is the issuer
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -79,11 +103,14 @@ class DashboardContext:
                 around.database, around.data, migrated=around.database is None
             )
             database = await asyncio.to_thread(stack.enter_context, opened)
-            settings = self._settings or HivesSettings(database=database.url)
+            settings = self._settings or _settings(around, database.url)
             identity = IdentitySettings(folder=around.data / "hives" / "identity")
+            self._mail = (open_mail_sender(identity), identity.sender)
             identify = await stack.enter_async_context(
                 open_identity(identity, production=settings.production, environment=os.environ)
             )
+            if isinstance(identify, TokenVerifier):
+                self.firebase = FirebaseSessions(identity, identify)
             self._resources = await stack.enter_async_context(open_resources(settings, identify))
             subscriber = OccupancySubscriber([around.broker], self.live.publish)
             listening = asyncio.create_task(subscriber.run())
@@ -102,6 +129,40 @@ class DashboardContext:
     @property
     def services(self) -> Services:
         return self.resources.services
+
+    @property
+    def mail_invitations(self) -> MailInvitationService:
+        assert self._mail is not None, "not open"
+        resources = self.resources
+        link = self._own_url("/hives/invitations?code=")
+        return MailInvitationService(resources.pool, resources.clock, *self._mail, link)
+
+    @property
+    def sells_plans(self) -> bool:
+        return self._checkout.is_configured
+
+    async def open_checkout(self, caller: Caller, account: int, plan: str, back: str) -> None:
+        """Send the browser to the page on which the plan is bought."""
+        caller.require(AppPermission.READ_BILLING, account)
+        owner = SubscriptionOwner(account_id=account)
+        url = await self._checkout.begin(owner, plan, self._own_url(back))
+        ui.navigate.to(back if url == self._own_url(back) else url)
+
+    async def open_portal(self, caller: Caller, account: int, back: str) -> None:
+        caller.require(AppPermission.READ_BILLING, account)
+        owner = SubscriptionOwner(account_id=account)
+        ui.navigate.to(await self._checkout.portal(owner, self._own_url(back)))
+
+    @property
+    def _checkout(self) -> CheckoutService:
+        resources = self.resources
+        if self._providers is None:
+            production = resources.settings.production
+            self._providers = open_providers(PaymentSettings(), production=production)
+        return CheckoutService(resources.pool, self._providers, resources.clock)
+
+    def _own_url(self, path: str) -> str:
+        return self.resources.settings.dashboards.rstrip("/") + path
 
     async def caller(self, user: DashboardUser) -> Caller:
         if user == ANONYMOUS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from penstock_hives.places.models import WEEKDAYS
 from penstock_hives.sensors import catalogue_writer
 from penstock_hives.sensors.fleet.catalogue import simulated_hives
 from penstock_hives.server.application import application
@@ -19,11 +21,15 @@ from penstock_store import Database
 from tests.hives.app.serving import PATIENCE, served
 
 HIVES = 6
+CLOSED = 6
 
 
 def furnish(url: str, count: int = HIVES, zone: str | None = None) -> None:
-    """Hives that were heard of, but for the last; habits, a forecast and deals of the first. Their
-    clocks are those of their towns, or all of one `zone`."""
+    """Hives that were heard of, but for the last; habits, a forecast and deals of the first.
+
+    Their clocks are those of their towns, and they are always open, but for `CLOSED`, which opens
+    on another day. With a `zone`, their clocks are all of it, and they open as those of the fleet.
+    """
     now = datetime.now(UTC).replace(microsecond=0)
     hour = now.replace(minute=0, second=0)
     fleet = list(islice(simulated_hives(), count))
@@ -31,6 +37,14 @@ def furnish(url: str, count: int = HIVES, zone: str | None = None) -> None:
         catalogue_writer.write_catalogue(database, fleet, [])
         if zone is not None:
             connection.execute("UPDATE hive SET time_zone = %s", (zone,))
+        else:
+            always = {day: [["00:00", "24:00"]] for day in WEEKDAYS}
+            connection.execute("UPDATE hive SET opening_hours = %s", (json.dumps(always),))
+            hours: dict[str, list[list[str]]] = {day: [["08:30", "18:00"]] for day in WEEKDAYS}
+            hours |= {str(now.date() + timedelta(days=n)): [] for n in range(-2, 3)}
+            connection.execute(
+                "UPDATE hive SET opening_hours = %s WHERE id = %s", (json.dumps(hours), CLOSED)
+            )
         for hive in fleet[:-1]:
             people = 4 * hive.id**2 % hive.capacity
             percent = 100 * people / hive.capacity

@@ -31,8 +31,18 @@ def counted(inn: Database) -> Database:
     return inn
 
 
-def test_a_hive_is_due_in_its_own_night(counted: Database) -> None:
-    assert due_hives(counted, midnight(DAY) + timedelta(hours=1)) == {}
+def test_a_hive_is_due_in_its_own_night_and_at_once_for_its_first_forecast(
+    counted: Database,
+) -> None:
+    early = midnight(DAY) + timedelta(hours=1)
+    assert due_hives(counted, early) == {DAY: {7}}
+    with counted.transaction() as connection:
+        connection.execute(
+            "INSERT INTO forecast (hive_id, slot, model, made_at, p50, p90) "
+            "VALUES (7, %(at)s, 'm', %(at)s, 1, 2)",
+            {"at": early - timedelta(days=1)},
+        )
+    assert due_hives(counted, early) == {}
     assert due_hives(counted, NIGHT) == {DAY: {7}}
 
 

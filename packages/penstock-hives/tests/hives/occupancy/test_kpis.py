@@ -75,6 +75,15 @@ def test_a_day_is_as_long_as_its_clock_makes_it(day: date, length: int) -> None:
     assert found.mean.tolist() == [pytest.approx((1 + 11) / length)]
 
 
+def test_an_exception_replaces_the_hours_of_its_weekday() -> None:
+    usual = {"mon": [["09:00", "12:00"]], "tue": [["09:00", "12:00"]]}
+    hours = [(hour(9), 1, 4, 4.0), (hour(1, day=date(2026, 3, 3)), 0, 2, 2.0)]
+    assert np.isnan(made(hours, {**usual, "2026-03-02": []}).mean[0])
+    late = made(hours, {**usual, "2026-03-02": [["23:00", "02:00"]], "2026-03-03": []})
+    # Four people until one, then two.
+    assert late.mean.tolist() == [4.0, 3.0]
+
+
 def test_hours_of_a_night_out_belong_to_both_days() -> None:
     opening = {"mon": [["22:00", "02:00"]]}
     tuesday = date(2026, 3, 3)

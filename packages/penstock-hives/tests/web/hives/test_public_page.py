@@ -2,67 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import count
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from penstock.client.blocking_client import connect
-from penstock_hives.occupancy.publisher import EXCHANGE
-from tests.databases import copy_of
-from tests.fixtures import running
-from tests.hives.app.public.snapshots import document
-from tests.hives.app.sites import furnish
-from tests.peers import Penstock
-from tests.web.browsing import NARROW, PATIENCE, looking, serving
+from tests.hives.app.sites import CLOSED
+from tests.web.browsing import NARROW, PATIENCE, looking
 from tests.web.contrast import faint
+from tests.web.hives.public_site import HIVES, Site
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
-
-HIVES = 8
-
-
-@dataclass(frozen=True)
-class Site:
-    url: str
-    broker: str
-    versions: Iterator[int]
-
-    def tell(self, hive: int, people: int, **given: Any) -> None:
-        """As the pipeline would."""
-        figure = document(hive, next(self.versions), people, **given)
-        with connect(self.broker) as fabric:
-            fabric.publish(f"occupancy.{hive}", figure, exchange=EXCHANGE)
-
-
-@pytest.fixture(scope="module")
-def site(embedded_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder: Path = tmp_path_factory.mktemp("site")
-    words = ("-m", "penstock", "hives", "serve", "--port", "0", "--workers", "1")
-    with running(Penstock(folder / "broker")) as broker, copy_of(embedded_template) as database:
-        furnish(database, HIVES)
-        reaching = ("--url", broker.url, "--database", database, "--data", str(folder))
-        with serving(*words, *reaching, "--stop-with-stdin") as url:
-            _listening(url)
-            yield Site(url, broker.url, count(2))
-
-
-def _listening(url: str) -> None:
-    """Until it has something to show, and hears what the broker tells."""
-    deadline = time.monotonic() + PATIENCE / 1000
-    with httpx.Client(base_url=url, timeout=60) as client:
-        while time.monotonic() < deadline:
-            if (health := client.get("/health").json())["edition"] and health["live"]:
-                return
-            time.sleep(0.05)
-    raise AssertionError("the site hears nothing")
 
 
 @pytest.fixture
@@ -88,14 +43,39 @@ def test_places_are_listed_with_how_busy_they_are(page: Page) -> None:
     expect(card(page, HIVES)).to_contain_text("No data")
 
 
+def test_a_closed_place_says_when_it_opens_and_nothing_else(page: Page, site: Site) -> None:
+    said = re.compile(r"Closed, opens \w+ 08:30")
+    for path, shown in (("/", card(page, CLOSED)), (f"/#/hive/{CLOSED}", page.locator(".hero"))):
+        page.goto(path)
+        expect(shown.locator(".says")).to_have_text(said)
+        expect(shown.locator(".cell b")).to_have_text("–")
+        site.tell(CLOSED, 1, percent=1.0, level="quiet", as_of=datetime.now(UTC).isoformat())
+        expect(page.locator("#pulse")).to_have_text("Live")
+        expect(shown.locator(".says")).to_have_text(said)
+        assert not re.search(r"%|quiet|inside", shown.inner_text(), re.IGNORECASE)
+    found = site.call("GET", "/hives?sort=quiet")["items"]
+    assert [hive["id"] for hive in found if not hive["open_now"]] == [found[-1]["id"]] == [CLOSED]
+
+
 def test_a_figure_arrives_without_reload(page: Page, site: Site) -> None:
     page.goto("/")
-    expect(page.locator("#pulse")).to_have_text("Live")
     page.evaluate("window.sameVisit = true")
-    site.tell(2, 160, percent=94.0, level="busy")
+    site.tell(2, 160, percent=94.0, level="busy", as_of=datetime.now(UTC).isoformat())
+    expect(page.locator("#pulse")).to_have_text("Live")
     expect(card(page, 2)).to_contain_text("Busy")
     expect(card(page, 2)).to_contain_text("94%")
     assert page.evaluate("window.sameVisit")
+
+
+def test_live_is_not_said_of_data_that_does_not_come(page: Page, site: Site) -> None:
+    site.tell(5, 8, percent=11.0, level="quiet")
+    page.clock.install()
+    page.goto("/")
+    site.tell(5, 9, percent=12.0, level="quiet", as_of=datetime.now(UTC).isoformat())
+    expect(page.locator("#pulse")).to_have_text("Live")
+    page.clock.fast_forward(150_000)
+    expect(page.locator("#pulse")).to_have_text("Last data 3 min. ago")
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "late")
 
 
 def test_a_place_nobody_hears_of_reads_silent_and_not_empty(page: Page, site: Site) -> None:
@@ -160,9 +140,9 @@ def test_favourites_are_kept_on_the_device(page: Page) -> None:
     page.goto("/")
     page.get_by_role("button", name="Favourite: Cedar Supermarket").click()
     page.goto("/#/favourites")
-    expect(page.locator(".place h2")).to_have_text(["Cedar Supermarket"])
+    expect(page.locator("main > .places h2")).to_have_text(["Cedar Supermarket"])
     page.reload()
-    expect(page.locator(".place h2")).to_have_text(["Cedar Supermarket"])
+    expect(page.locator("main > .places h2")).to_have_text(["Cedar Supermarket"])
 
 
 def test_the_page_works_by_keys_alone(page: Page) -> None:

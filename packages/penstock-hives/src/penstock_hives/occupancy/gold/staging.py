@@ -22,6 +22,7 @@ from penstock_store.bulk_load import PART_COLUMN, STAGING_SCHEMA
 
 #: Rows that are encoded at a time.
 _ROWS: Final = 16_384
+NEW_COLUMN: Final = "is_new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,15 @@ class GoldTable:
     insert_only: bool = False
     is_versioned: bool = False  #: the column `version` counts changes
     sums: Mapping[str, str] = field(default_factory=dict)  #: if a key is staged more than once
+    #: Staged rows tell in `is_new` whether the key exists. A new row costs a third less than one
+    #: that may exist; if another process has inserted it meanwhile, the batch is attempted again.
+    tells_new: bool = False
+
+    @property
+    def staged_columns(self) -> dict[str, str]:
+        """With their types."""
+        new = {NEW_COLUMN: "bool"} if self.tells_new else {}
+        return {PART_COLUMN: "int4", **self.columns, **new}
 
 
 def _numbers(*names: str, kind: str = "int4") -> dict[str, str]:
@@ -109,6 +119,7 @@ GOLD_TABLES: Final = {
             **_numbers("entries", "exits", "occupancy_end", "peak"),
         },
         owner="hive",
+        tells_new=True,
     ),
     "occupancy_hour": GoldTable(
         ("hive_id", "slot"), {"hive_id": "int8", "slot": "timestamptz", **_ROLLUP}, owner="hive"
@@ -234,7 +245,7 @@ class GoldStaging:
     def _create(self, connection: Connection, name: str, table: GoldTable) -> None:
         columns = [
             SQL("{} {}").format(Identifier(each), SQL(kind))
-            for each, kind in {PART_COLUMN: "int4", **table.columns}.items()
+            for each, kind in table.staged_columns.items()
         ]
         statement = SQL("CREATE {} TABLE {} ({}) {}").format(
             SQL("UNLOGGED" if self.name else "TEMPORARY"),
@@ -245,7 +256,7 @@ class GoldStaging:
         connection.execute(statement)
 
     def _copy(self, connection: Connection, target: str, rows: pa.Table, part: int) -> None:
-        columns = {PART_COLUMN: "int4", **GOLD_TABLES[target].columns}
+        columns = GOLD_TABLES[target].staged_columns
         parts = pa.repeat(pa.scalar(part, pa.int32()), len(rows))
         rows = rows.append_column(PART_COLUMN, parts).select(list(columns))
         statement = SQL("COPY {} FROM STDIN (FORMAT BINARY)").format(self.table(target))
@@ -260,6 +271,9 @@ class GoldStaging:
 def _merge_statement(staging: GoldStaging, target: str) -> str:
     table, staged = GOLD_TABLES[target], staging.table(target)
     insert = _insertion(staged, target, table)
+    if table.tells_new:
+        new = _insertion(staged, target, table, only_new=True)
+        insert = SQL("WITH added AS ({}) {}").format(new, insert)
     if table.is_versioned:
         insert = SQL(
             "WITH changed AS ({} RETURNING hive_id) "
@@ -268,7 +282,9 @@ def _merge_statement(staging: GoldStaging, target: str) -> str:
     return insert.as_string()
 
 
-def _insertion(staged: Identifier, target: str, table: GoldTable) -> Composed:
+def _insertion(
+    staged: Identifier, target: str, table: GoldTable, *, only_new: bool = False
+) -> Composed:
     names = list(table.columns)
     columns: list[Composable] = [Identifier(name) for name in names]
     values: list[Composable] = [
@@ -298,17 +314,18 @@ def _insertion(staged: Identifier, target: str, table: GoldTable) -> Composed:
         exists = SQL("EXISTS (SELECT FROM {} WHERE id = staged.{})").format(  # type: ignore[assignment]
             Identifier(table.owner), Identifier(f"{table.owner}_id")
         )
+    if table.tells_new:
+        exists = SQL("{} {} AND {}").format(  # type: ignore[assignment]
+            SQL("" if only_new else "NOT"), Identifier(NEW_COLUMN), exists
+        )
     groups = SQL(" GROUP BY {}").format(keys) if table.sums else SQL("")
-    return SQL(
-        "INSERT INTO {} AS target ({}) SELECT {} FROM {} AS staged WHERE {}{} "
-        "ON CONFLICT ({}) DO {}"
-    ).format(
+    conflict = SQL("") if only_new else SQL("ON CONFLICT ({}) DO {}").format(keys, action)
+    return SQL("INSERT INTO {} AS target ({}) SELECT {} FROM {} AS staged WHERE {}{} {}").format(
         Identifier(target),
         SQL(", ").join(columns),
         SQL(", ").join(values),
         staged,
         exists,
         groups,
-        keys,
-        action,
+        conflict,
     )

@@ -18,6 +18,7 @@ from penstock_hives.occupancy.calendars import SLOTS_PER_HOUR
 from penstock_hives.occupancy.gold.anchors import AnchorsByCause, AppliedAnchors
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
 from penstock_hives.occupancy.gold.columns import fetch_columns
+from penstock_hives.occupancy.gold.staging import NEW_COLUMN
 from penstock_hives.occupancy.rollups import (
     DailyKpis,
     OccupancyRollup,
@@ -145,7 +146,8 @@ def slot_rows(occupancy: SlotOccupancy, stored: StoredSlots) -> pa.Table:
     """New and changed rows; `stored` has all rows from the first one on."""
     counts, end, peak = occupancy.counts, occupancy.end, occupancy.peak
     row = find_slots(counts, stored.counts.hive, stored.counts.slot)
-    changed = np.ones(len(counts), bool)
+    changed, is_new = np.ones(len(counts), bool), np.ones(len(counts), bool)
+    is_new[row] = False
     changed[row] = (
         (counts.entries[row] != stored.counts.entries)
         | (counts.exits[row] != stored.counts.exits)
@@ -159,6 +161,7 @@ def slot_rows(occupancy: SlotOccupancy, stored: StoredSlots) -> pa.Table:
         "exits": counts.exits,
         "occupancy_end": end,
         "peak": peak,
+        NEW_COLUMN: is_new,
     }
     return pa.table(columns).filter(pa.array(changed))
 

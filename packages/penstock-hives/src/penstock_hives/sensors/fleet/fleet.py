@@ -11,7 +11,7 @@ forward; to see it again, make the same fleet again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -86,8 +86,9 @@ class Fleet:
         hives: int = 50,
         sensors: int | None = None,
         quirks: Quirks | None = None,
+        inside: Sequence[int] = (),
     ) -> None:
-        """`hives` hives, or as many as have `sensors` sensors."""
+        """`hives` hives, or as many as have `sensors` sensors; `inside` people in them, or none."""
         quirks = quirks or Quirks()
         if start.tzinfo is None:
             raise PreconditionFailed(f"start must have a time zone, got {start.isoformat()}")
@@ -103,6 +104,8 @@ class Fleet:
         self._missed = quirks.missed
         self._hive_of = traits.hive
         self._visitors = Visitors(self.hives, seed)
+        if len(inside):
+            self._visitors.occupancy = np.array(inside, np.int64)
         self._devices = Devices(traits, quirks, begin)
         self._network = SensorNetwork(traits, quirks)
         self._ledger = SensorLedger(traits.first_in, traits.first_out)

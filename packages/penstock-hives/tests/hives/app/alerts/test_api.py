@@ -30,6 +30,8 @@ async def test_an_alert_is_tried_out(hives: Called) -> None:
     (note,) = (await hives.call("GET", "/v1/inbox", "ada")).json()["items"]
     assert note["title"] == "Test notification"
     assert (await hives.call("POST", "/v1/alerts/1/test", "bob")).status_code == 404
+    again = [(await hives.call("POST", "/v1/alerts/1/test", "ada")).status_code for _ in range(5)]
+    assert again == [204] * 4 + [429]
 
 
 async def test_who_has_none_sees_none(hives: Called) -> None:

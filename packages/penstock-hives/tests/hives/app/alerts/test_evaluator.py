@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from penstock_hives.alerts.evaluator import AlertEvaluator
+from penstock_hives.alerts.models import AlertHours
 from penstock_hives.database import DatabasePool
 from penstock_hives.push.repository import Outbox
 from tests.hives.app.alerts.given import NOW, Clock, define, figure, notes, offer
@@ -91,6 +93,42 @@ async def test_within_the_cool_down_it_is_the_same_news(
         await evaluator.evaluate([figure(percent, clock.now.minute, at=clock.now)])
     rows = await pool.rows("SELECT idempotency_key FROM notification ORDER BY id")
     assert [row["idempotency_key"] for row in rows] == ["1:1:0", "1:1:31"]
+
+
+async def test_outside_its_hours_an_alert_waits_until_they_begin(
+    evaluator: AlertEvaluator, pool: DatabasePool, clock: Clock
+) -> None:
+    local = NOW.astimezone(ZoneInfo("Europe/Berlin"))
+    begins = (local + timedelta(hours=1)).time().replace(microsecond=0)
+    ends = (local + timedelta(hours=3)).time().replace(microsecond=0)
+    await pool.execute("UPDATE hive SET time_zone = 'Europe/Berlin'")
+    await define(pool, 1, active_from=begins, active_to=ends, weekdays=[local.weekday()])
+    await evaluator.load()
+    assert await evaluator.evaluate([figure(90, 1)]) == 0
+    clock.passes(minutes=70)
+    assert await evaluator.evaluate([figure(90, 2, at=clock.now)]) == 1
+    assert await evaluator.evaluate([figure(91, 3, at=clock.now)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("weekdays", "span", "inside"),
+    [
+        ((), None, True),
+        ((0,), None, True),  # a Monday in Auckland, while it is Sunday in London
+        ((6,), None, False),
+        ((), ("08:00", "10:00"), True),
+        ((), ("10:00", "08:00"), False),
+        ((), ("22:00", "09:30"), True),  # over midnight
+        ((6,), ("22:00", "09:30"), True),  # which began on Sunday
+        ((0,), ("22:00", "09:30"), False),
+    ],
+)
+def test_hours_are_those_of_the_place(
+    weekdays: tuple[int, ...], span: tuple[str, str] | None, inside: bool
+) -> None:
+    at = datetime(2026, 3, 1, 20, 0, tzinfo=UTC)  # 09:00 on Monday in Auckland
+    times = None if span is None else (time.fromisoformat(span[0]), time.fromisoformat(span[1]))
+    assert AlertHours("Pacific/Auckland", weekdays, times).contains(at) is inside
 
 
 async def test_an_old_figure_is_no_news(evaluator: AlertEvaluator, pool: DatabasePool) -> None:

@@ -254,4 +254,4 @@ async def test_metrics_are_part_of_a_plan(world: World) -> None:
         "POST", f"/accounts/{business.account}/metrics", business.admin, json=body
     )
 
-    assert answer.status_code == 409
+    assert answer.status_code == 402

@@ -102,7 +102,7 @@ async def test_a_deal_is_redeemed_once_by_each(world: World, business: Business)
     number, who = await made(world, business), await world.user()
     path = f"/deals/{number}/redeem"
 
-    assert (await world.call("POST", path, who)).status_code == 204
+    assert (await world.call("POST", path, who)).status_code == 201
     assert (await world.call("POST", path, who)).status_code == 409
     assert (await world.read(f"/deals/{number}"))["redemptions"] == 1
 
@@ -117,8 +117,40 @@ async def test_a_deal_is_not_redeemed_more_often_than_it_allows(
         *(world.call("POST", f"/deals/{number}/redeem", who) for who in callers)
     )
 
-    assert sorted(answer.status_code for answer in answers) == [204] * 3 + [409] * 3
+    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [409] * 3
     assert (await world.get(f"/deals/{number}")).status_code == 404  # nothing is left of it
+
+
+async def test_the_business_verifies_the_code_of_a_redeemed_deal_once(
+    world: World, business: Business
+) -> None:
+    number, who = await made(world, business), await world.user()
+    code = (await world.make(f"/deals/{number}/redeem", who))["code"]
+    assert [each["code"] for each in await world.read("/me/redemptions", who)] == [code]
+    stranger = (await world.business()).admin
+    path = f"/redemptions/{code[:4].lower()}-{code[4:]}/verify"
+
+    assert (await world.call("POST", path, who)).status_code == 403
+    assert (await world.call("POST", path, stranger)).status_code == 404
+    assert (await world.call("POST", "/redemptions/ZZZZZZZZ/verify", stranger)).status_code == 404
+    verified = await world.make(path, business.member)
+    assert (verified["deal_id"], verified["verified_at"]) == (number, "2026-03-02T11:00:00Z")
+    again = await world.call("POST", path, business.member)
+    assert again.status_code == 409
+    assert "was used on 2026-03-02 at 12:00" in again.json()["detail"]
+
+
+async def test_a_code_is_not_valid_after_the_end_of_its_deal(
+    world: World, business: Business
+) -> None:
+    number, who = await made(world, business), await world.user()
+    code = (await world.make(f"/deals/{number}/redeem", who))["code"]
+    world.clock.now += timedelta(days=3)
+
+    refused = await world.call("POST", f"/redemptions/{code}/verify", business.member)
+
+    assert refused.status_code == 409
+    assert "has ended" in refused.json()["detail"]
 
 
 async def test_deals_of_favourite_hives_are_found(world: World, business: Business) -> None:
@@ -138,6 +170,7 @@ async def test_deals_chosen_by_the_nights_come_first_and_until_then_what_fits(
     preference = {"kinds": ["promotion"], "hive_types": ["bar"]}
     assert (await world.put("/me/deal-preferences", who, preference)).status_code == 200
     await world.put(f"/me/favourites/{business.hive}", who)
+    world.subscribe("premium", user=await world.number(who))
 
     fitting = await world.read("/me/deals/recommended", who)
     assert fitting[0]["reason"] == "at a favourite hive"

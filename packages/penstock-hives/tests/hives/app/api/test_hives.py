@@ -23,8 +23,13 @@ async def names(world: World, query: str) -> list[str]:
 async def places(world: World) -> AsyncIterator[World]:
     """Three hives that nobody else's search finds: their names end in this test's own word."""
     business = await world.business(name="Amber Café", address=BERLIN, opening_hours=HOURS)
-    for name, kind, where in (("Blue Bar 100%", "bar", POTSDAM), ("Comb_Store", "store", None)):
-        await world.hive(business.admin, business.account, name=name, type=kind, address=where)
+    evenings = {day: [["18:00", "23:00"]] for day in HOURS}
+    for name, kind, where, hours in (
+        ("Blue Bar 100%", "bar", POTSDAM, evenings),
+        ("Comb_Store", "store", None, {}),  # whose hours nobody knows
+    ):
+        given = {"name": name, "type": kind, "address": where, "opening_hours": hours}
+        await world.hive(business.admin, business.account, **given)
     yield world
     world.rows("UPDATE hive SET public = false WHERE account_id = %s", business.account)
 
@@ -48,7 +53,8 @@ async def test_hives_are_found_by_name_type_zip_opening_hours_and_distance(place
         ("type=store", ["Comb_Store"]),
         ("zip=10178", ["Amber Café"]),
         ("zip=14", ["Blue Bar 100%"]),
-        ("open_now=true", ["Amber Café"]),
+        ("open_now=true", ["Amber Café", "Comb_Store"]),
+        ("open_now=false", ["Blue Bar 100%"]),
         ("near=52.52,13.41&within_km=5", ["Amber Café"]),
         ("near=52.39,13.06", ["Blue Bar 100%", "Amber Café", "Comb_Store"]),
     ):
@@ -164,11 +170,26 @@ async def test_a_forecast_is_the_last_one_made_of_the_local_day(world: World) ->
     )
 
     today = await world.read(f"/hives/{business.hive}/forecast")
-    tomorrow = await world.read(f"/hives/{business.hive}/forecast?day=2026-03-03")
+    tomorrow = await world.read(f"/hives/{business.hive}/forecast?day=2026-03-03", business.admin)
 
     assert today["hours"] == [{"slot": "2026-03-01T23:00:00Z", "p50": 7.0, "p90": 20.0}]
     assert today["peak"]["starts_at"] == "2026-03-02T11:00:00Z"
     assert tomorrow["hours"] == []
+
+
+async def test_today_is_what_was_counted_since_local_midnight(world: World) -> None:
+    hive = (await world.business()).hive  # in Berlin, an hour ahead
+    midnight = NOON.replace(hour=23) - timedelta(days=1)
+    for hours, entries in ((-1, 9), (0, 2), (10, 31)):
+        world.rows(
+            "INSERT INTO occupancy_hour (hive_id, slot, entries, peak) VALUES (%s, %s, %s, %s)",
+            *(hive, midnight + timedelta(hours=hours), entries, 2 * entries),
+        )
+
+    day = await world.read(f"/hives/{hive}/today")
+
+    assert day["day"] == "2026-03-02"
+    assert [(each["entries"], each["peak"]) for each in day["hours"]] == [(2, 4), (31, 62)]
 
 
 async def test_a_map_has_what_lies_within_a_box(places: World) -> None:
@@ -262,8 +283,8 @@ async def test_a_plan_includes_so_many_hives(world: World) -> None:
         "POST", f"/accounts/{business.account}/hives", business.admin, json=body
     )
 
-    assert answer.status_code == 409
-    assert "includes 1 hives" in answer.json()["detail"]
+    assert answer.status_code == 402
+    assert "includes 1 hives: choose the plan business" in answer.json()["detail"]
 
 
 async def test_a_closed_hive_is_seen_by_its_business_only(world: World) -> None:

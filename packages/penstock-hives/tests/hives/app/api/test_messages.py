@@ -167,3 +167,11 @@ async def test_an_inbox_comes_in_pages(world: World, business: Business) -> None
     seen = [each["id"] for each in first["items"] + rest["items"]]
     assert seen == made[::-1]
     assert rest["next"] is None
+
+
+async def test_nobody_sends_more_than_thirty_messages_an_hour(world: World) -> None:
+    who = await world.user()
+    given = {"type": "support", "content": "hello"}
+    answers = [await world.call("POST", "/messages", who, json=given) for _ in range(31)]
+    assert [answer.status_code for answer in answers] == [201] * 30 + [429]
+    assert "Retry-After" in answers[-1].headers

@@ -49,6 +49,23 @@ async def test_a_profile_has_the_plan_and_the_features_of_all_providers_together
     assert profile["memberships"][0]["account_id"] == business.account
 
 
+async def test_an_export_has_what_is_stored_of_its_user_and_of_nobody_else(world: World) -> None:
+    business = await world.business()
+    who, other = await world.user(), await world.user()
+    for each in (who, other):
+        await world.put(f"/me/favourites/{business.hive}", each)
+        words = {"type": "feedback", "hive_id": business.hive, "content": f"I am {each}"}
+        await world.make("/messages", each, words)
+    answer = await world.get("/me/export", who)
+
+    assert answer.headers["content-disposition"].startswith("attachment")
+    told = answer.json()
+    assert told["profile"]["id"] == await world.number(who)
+    assert [each["hive_id"] for each in told["places"]] == [business.hive]
+    assert [each["content"] for each in told["messages"]] == [f"I am {who}"]
+    assert other not in answer.text
+
+
 async def test_leaving_erases_what_was_said_and_done(world: World) -> None:
     business = await world.business()
     who = await world.user()

@@ -83,7 +83,8 @@ async def test_a_plan_includes_so_many_alerts(world: World) -> None:
     answer = await world.call(
         "POST", "/me/notification-settings", who, json={"kind": "favourite_deal"}
     )
-    assert answer.status_code == 409
+    assert answer.status_code == 402
+    assert answer.json()["plans"] == ["basic", "premium"]
 
     world.subscribe("basic", user=await world.number(who))
     await threshold(world, who, business.hive)

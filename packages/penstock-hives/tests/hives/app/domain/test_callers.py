@@ -67,7 +67,8 @@ def test_the_anonymous_are_told_to_sign_in_and_others_what_they_lack() -> None:
     [
         (ANONYMOUS, False),
         (Caller(1, "u", UserRole.USER, "free"), False),
-        (Caller(1, "u", UserRole.USER, "basic"), True),
+        (Caller(1, "u", UserRole.USER, "basic"), False),
+        (Caller(1, "u", UserRole.USER, "basic", frozenset({"live_figures"})), True),
         (MEMBER, True),
         (OPERATOR, True),
     ],

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_hives.errors import InvalidRequest
-from penstock_hives.places.models import WEEKDAYS, check_opening_hours, is_open, next_change
+from penstock_hives.places.models import (
+    WEEKDAYS,
+    check_opening_hours,
+    closed_text,
+    is_open,
+    is_open_or_unknown,
+    next_change,
+)
 from penstock_store import Database
 
 #: Fridays until two, and around midnight on Sundays.
@@ -18,8 +25,9 @@ BAR = {"fri": [["18:00", "02:00"]], "sun": [["22:00", "24:00"]], "mon": [["00:00
 FRIDAY = datetime(2026, 3, 6, tzinfo=UTC)
 
 clocks = st.builds(lambda h, m: f"{h:02}:{m:02}", st.integers(0, 23), st.sampled_from([0, 15, 59]))
+#: Exceptions are by date.
 weeks = st.dictionaries(
-    st.sampled_from(WEEKDAYS),
+    st.sampled_from((*WEEKDAYS, "2026-03-22", "2026-03-29", "2026-03-30")),
     st.lists(st.tuples(clocks, clocks | st.just("24:00")).map(list), max_size=3),
 )
 #: Clocks are turned meanwhile, in Berlin and in Auckland.
@@ -57,8 +65,26 @@ def test_the_next_change_is_told(hours: float, expected: datetime) -> None:
     assert next_change(BAR, "UTC", FRIDAY + timedelta(hours=hours)) == expected
 
 
+def test_a_date_has_other_hours_than_its_weekday() -> None:
+    closed = {**BAR, "2026-03-06": []}
+    assert not is_open(closed, "UTC", FRIDAY + timedelta(hours=20))
+    assert not is_open(closed, "UTC", FRIDAY + timedelta(hours=25))
+    assert next_change(closed, "UTC", FRIDAY) == FRIDAY + timedelta(hours=70)
+    longer = {**BAR, "2026-03-06": [["10:00", "04:00"]]}
+    assert is_open(longer, "UTC", FRIDAY + timedelta(hours=27))
+
+
 def test_a_hive_without_hours_never_changes() -> None:
     assert next_change({}, "UTC", FRIDAY) is None
+    assert is_open_or_unknown({"mon": []}, "UTC", FRIDAY)
+    assert not is_open_or_unknown({"mon": [["10:00", "12:00"]]}, "UTC", FRIDAY)
+
+
+def test_a_closed_hive_says_when_it_opens_in_its_own_time() -> None:
+    opens = FRIDAY + timedelta(hours=31)
+    assert closed_text(opens, "UTC", FRIDAY + timedelta(hours=30)) == "closed, opens 07:00"
+    assert closed_text(opens, "Asia/Kolkata", FRIDAY) == "closed, opens Sat 12:30"
+    assert closed_text(None, "UTC", FRIDAY) == "closed"
 
 
 @given(weeks, zones, moments)
@@ -95,6 +121,9 @@ def test_the_database_says_the_same(embedded_template: str) -> None:
         {"mon": [["24:00", "02:00"]]},
         {"mon": [["09:00", "25:00"]]},
         {"mon": [["09:00", "10:00"]] * 7},
+        {"2026-02-30": []},
+        {"2026-1-1": []},
+        {f"2026-{month:02}-{day:02}": [] for month in range(1, 6) for day in range(1, 22)},
     ],
 )
 def test_hours_that_cannot_be_meant_are_refused(hours: dict[str, list[list[str]]]) -> None:

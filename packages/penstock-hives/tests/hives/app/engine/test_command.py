@@ -40,6 +40,7 @@ def test_it_serves_is_reloaded_by_sighup_and_stops_by_sigterm(
     command = (
         *(sys.executable, "-m", "penstock", "hives", "serve", "--port", "0"),
         *("--data", str(tmp_path / "data"), "--database", database, "--site", str(site)),
+        *("--metrics", "0", "--access-log", str(tmp_path / "access.log")),
     )
     process = Process([*command], tmp_path / "hives.log", dict(os.environ))
     try:
@@ -54,8 +55,12 @@ def test_it_serves_is_reloaded_by_sighup_and_stops_by_sigterm(
             os.kill(process.pid, signal.SIGHUP)
             until(lambda: '"event": "reloaded"' in process.output())
             until(lambda: client.get("/v1/hives").status_code == 200)
+            metrics = process.wait_for_line("penstock hives metrics: ").partition("metrics: ")[2]
+            counted = 'http_requests_total{location="public",method="GET",status="200"}'
+            until(lambda: counted in client.get(metrics).text)
     finally:
         assert process.end(signal.SIGTERM) == 0
+    assert '"GET /v1/hives HTTP/1.1" 200 ' in (tmp_path / "access.log").read_text()
 
 
 def test_a_configuration_that_cannot_be_used_ends_it_with_its_status(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.retry import RetryPolicy
 from penstock_hives.server.master import Master, RestartBackoff
 from penstock_hives.server.settings import EngineSettings
+from tests.store.test_http_server import create_certificate
 
 #: For what a busy machine may take; nothing here waits that long when it is well.
 PATIENCE = 60.0
@@ -46,9 +48,9 @@ class Running:
         return {slot.pid for slot in self.master.generation.slots if slot.pid is not None}
 
     async def reloaded(self) -> None:
-        before = self.master.reloads
+        before = self.master.metrics.reloads
         self.reload.set()
-        await until(lambda: self.master.reloads > before)
+        await until(lambda: self.master.metrics.reloads > before)
 
 
 @asynccontextmanager
@@ -99,6 +101,16 @@ async def test_every_worker_answers_on_the_one_address() -> None:
         assert len(answered) == 2
 
 
+async def test_with_a_certificate_workers_speak_https(tmp_path: Path) -> None:
+    certificate, key = create_certificate(tmp_path)
+    async with running(lambda: settings(certificate=certificate, key=key)) as engine:
+        url = await engine.url
+        assert url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=certificate)
+        async with httpx.AsyncClient(verify=trusted, timeout=PATIENCE) as client:
+            assert (await client.get(url)).status_code == 200
+
+
 async def test_a_client_that_sends_no_request_is_closed() -> None:
     async with running(lambda: settings(header_timeout=0.05)) as engine:
         address = httpx.URL(await engine.url)
@@ -116,7 +128,7 @@ async def test_a_worker_that_dies_is_replaced() -> None:
             await asked(url, "/die")
         assert int((await asked(url)).split()[0]) != before  # it waited for the next one
         assert engine.master.generation is not None
-        assert engine.master.generation.slots[0].restarts == 1
+        assert engine.master.metrics.restarts == 1
 
 
 async def test_a_worker_whose_loop_stands_still_is_replaced() -> None:
@@ -203,7 +215,7 @@ async def test_a_reload_with_a_mistake_in_it_changes_nothing() -> None:
     async with running(read) as engine:
         before = engine.pids
         engine.reload.set()
-        await until(lambda: engine.master.refusals == 1)
+        await until(lambda: engine.master.metrics.refused_reloads == 1)
         assert engine.pids == before
         await asked(await engine.url)
 
@@ -213,7 +225,7 @@ async def test_a_reload_whose_workers_cannot_run_changes_nothing() -> None:
     async with running(lambda: settings(application=next(applications))) as engine:
         before = await asked(await engine.url)
         engine.reload.set()
-        await until(lambda: engine.master.refusals == 1)
+        await until(lambda: engine.master.metrics.refused_reloads == 1)
         assert await asked(await engine.url) == before
 
 

@@ -35,9 +35,12 @@ async def client_of(site: LocationRouter) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_a_request_is_located_by_the_longest_beginning_of_its_path() -> None:
-    locations = [Location("/", saying("page")), Location("/v1/live", saying("live"))]
+    locations = [
+        Location("page", "/", saying("page")),
+        Location("live", "/v1/live", saying("live")),
+    ]
     async with client_of(
-        LocationRouter([*locations, Location("/v1/", saying("api"))], {})
+        LocationRouter([*locations, Location("api", "/v1/", saying("api"))], {})
     ) as client:
         answers = [await client.get(path) for path in ("/", "/v1/hives", "/v1/live", "/x")]
     assert [answer.text.split()[0] for answer in answers] == ["page", "api", "live", "page"]
@@ -45,13 +48,13 @@ async def test_a_request_is_located_by_the_longest_beginning_of_its_path() -> No
 
 async def test_names_may_stand_for_others() -> None:
     async with client_of(
-        LocationRouter([Location("/", saying("page"))], {"/": "/index.html"})
+        LocationRouter([Location("page", "/", saying("page"))], {"/": "/index.html"})
     ) as client:
         assert (await client.get("/")).text == "page /index.html"
 
 
 async def test_what_is_nowhere_is_not_found() -> None:
-    async with client_of(LocationRouter([Location("/v1/", saying("api"))], {})) as client:
+    async with client_of(LocationRouter([Location("api", "/v1/", saying("api"))], {})) as client:
         assert (await client.get("/other")).status_code == 404
 
 
@@ -63,7 +66,7 @@ async def test_a_location_refuses_more_than_it_takes_at_a_time() -> None:
         await go.wait()
         await send_response(send, 200, [(b"content-length", b"0")])
 
-    site = LocationRouter([Location("/", slow, max_requests=1)], {})
+    site = LocationRouter([Location("api", "/", slow, max_requests=1)], {})
     async with client_of(site) as client:
         first = asyncio.create_task(client.get("/"))
         await asyncio.wait_for(begun.wait(), PATIENCE)
@@ -72,22 +75,20 @@ async def test_a_location_refuses_more_than_it_takes_at_a_time() -> None:
         assert (await first).status_code == 200
         assert (await client.get("/")).status_code == 200  # there is room again
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-    assert site.responses["/", "refused"] == 1
 
 
-async def test_every_answer_is_filtered_and_counted() -> None:
-    site = LocationRouter([Location("/", saying("page"))], {})
+async def test_answers_of_the_api_are_filtered() -> None:
+    site = LocationRouter([Location("api", "/", saying("api"), max_requests=9)], {})
     async with client_of(site) as client:
         answer = await client.get("/")
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert site.responses["/", "2xx"] == 1
 
 
 async def test_room_is_made_by_answers_that_fail() -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError("a mistake of ours")
 
-    site = LocationRouter([Location("/", failing, max_requests=1)], {})
+    site = LocationRouter([Location("api", "/", failing, max_requests=1)], {})
     async with client_of(site) as client:
         statuses = [(await client.get("/")).status_code for _ in range(3)]
     assert statuses == [500, 500, 500]

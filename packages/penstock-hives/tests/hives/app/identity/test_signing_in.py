@@ -61,7 +61,8 @@ def new_desk(pool: DatabasePool, issuer: LocalIssuer, tmp_path: Path, clock: Clo
             issuer,
             PasswordVerifier(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)),
             FileMailSender(tmp_path / "letters"),
-            reset_link="https://bees.example/#reset=",
+            reset_link="https://bees.example/#/reset/",
+            confirm_link="https://bees.example/#/confirm/",
             sender="hives@bees.example",
             refused=refused,
             clock=clock,
@@ -79,7 +80,7 @@ def letter(tmp_path: Path) -> tuple[str, str]:
     """To whom the one letter is, and the token in it."""
     (file,) = (tmp_path / "letters").iterdir()
     read = email.message_from_bytes(file.read_bytes())
-    found = re.search(r"#reset=(\S+)", str(read.get_payload()))
+    found = re.search(r"#/(?:reset|confirm)/(\S+)", str(read.get_payload()))
     assert found is not None
     return str(read["To"]), found[1]
 
@@ -304,3 +305,67 @@ def test_a_login_is_one_address(login: str) -> None:
 
 def test_a_login_is_kept_in_small_letters() -> None:
     assert normalize_login(" Ada.O'Neil+bees@Bees.Example ") == "ada.o'neil+bees@bees.example"
+
+
+async def test_a_new_password_ends_all_other_sessions(desk: SignInService) -> None:
+    first = await desk.sign_up(LOGIN, PASSWORD)
+    with pytest.raises(InvalidRequest):
+        await desk.change_password(first.uid, "nine red bottles", "ten green bottles", ADDRESS)
+    with pytest.raises(InvalidRequest):
+        await desk.change_password(first.uid, PASSWORD, "short", ADDRESS)
+
+    session = await desk.change_password(first.uid, PASSWORD, "ten green bottles", ADDRESS)
+
+    with pytest.raises(AuthenticationFailed):
+        await desk.refresh(first.refresh_token)
+    await desk.sign_in(LOGIN, "ten green bottles", ADDRESS)
+    assert session.uid == first.uid
+
+
+async def test_a_new_address_is_valid_when_it_is_confirmed_and_the_old_one_is_told(
+    desk: SignInService, tmp_path: Path
+) -> None:
+    uid = (await desk.sign_up(LOGIN, PASSWORD)).uid
+    await desk.request_login(uid, "Countess@bees.example", PASSWORD, ADDRESS)
+    to, token = letter(tmp_path)
+    assert (to, await desk.login(uid)) == ("countess@bees.example", LOGIN)
+
+    await desk.confirm_login(token)
+
+    assert await desk.login(uid) == "countess@bees.example"
+    await desk.sign_in("countess@bees.example", PASSWORD, ADDRESS)
+    told = [each.read_text() for each in (tmp_path / "letters").iterdir()]
+    assert sum(f"To: {LOGIN}" in each for each in told) == 1
+    with pytest.raises(AuthenticationFailed):
+        await desk.confirm_login(token)
+
+
+async def test_an_address_that_somebody_else_has_gets_no_link(
+    desk: SignInService, tmp_path: Path, clock: Clock
+) -> None:
+    uid = (await desk.sign_up(LOGIN, PASSWORD)).uid
+    await desk.sign_up("grace@bees.example", PASSWORD)
+    await desk.request_login(uid, "grace@bees.example", PASSWORD, ADDRESS)
+    assert not (tmp_path / "letters").exists()
+
+    await desk.request_login(uid, "new@bees.example", PASSWORD, ADDRESS)
+    await desk.sign_up("new@bees.example", PASSWORD)  # before the link is opened
+    with pytest.raises(AuthenticationFailed):
+        await desk.confirm_login(letter(tmp_path)[1])
+    assert await desk.login(uid) == LOGIN
+
+
+async def test_a_link_is_sent_once_a_minute_at_most(
+    desk: SignInService, tmp_path: Path, clock: Clock
+) -> None:
+    uid = (await desk.sign_up(LOGIN, PASSWORD)).uid
+    for _ in range(3):
+        await desk.request_reset(LOGIN)
+    assert letter(tmp_path)[0] == LOGIN  # one letter
+    await desk.request_login(uid, "new@bees.example", PASSWORD, ADDRESS)
+    with pytest.raises(TooManyRequests):
+        await desk.request_login(uid, "newer@bees.example", PASSWORD, ADDRESS)
+    clock.now += timedelta(minutes=1)
+    await desk.request_reset(LOGIN)
+    await desk.request_login(uid, "newer@bees.example", PASSWORD, ADDRESS)
+    assert len(list((tmp_path / "letters").iterdir())) == 4

@@ -51,6 +51,7 @@ def snapshot(hives: int = 3, as_of: datetime = NOON, version: int = 1) -> HiveSn
         tuple(_detail(n, heard[n], deals.get(n)) for n in numbers),
         tuple(_week(n) for n in numbers),
         tuple(_forecast(n) for n in numbers),
+        (),
         (HiveType(1, "cafe", "Café"), HiveType(2, "bar", "Bar")),
         tuple(deals.values()),
     )
@@ -77,6 +78,7 @@ def _summary(n: int, heard: Occupancy | None) -> HiveSummary:
         time_zone="Europe/London",
         address=_address(n),
         open_now=True,
+        changes_at=None,
         cover=None,
         occupancy=heard,
         updated_at=NOON,

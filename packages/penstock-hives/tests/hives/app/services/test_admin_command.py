@@ -39,6 +39,9 @@ def test_an_account_is_created_and_its_role_can_be_changed(database: Database) -
     assert roles(database) == [("root@example.org", "admin")]
     assert "is now operator" in create(database, "--role", "operator", password="")
     assert roles(database) == [("root@example.org", "operator")]
+    assert "is now admin" in create(database, "--uid", "of-firebase", password="")
+    found = database.rows("SELECT role FROM app_user WHERE firebase_uid = 'of-firebase'")
+    assert found == [{"role": "admin"}]
     with pytest.raises(PenstockError, match="password"):
         CliRunner().invoke(
             app,

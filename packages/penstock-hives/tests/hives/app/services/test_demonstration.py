@@ -29,11 +29,13 @@ async def test_the_demonstration_is_furnished_once_and_has_new_deals_every_day(
     fleet = Fleet(start=NOON, seed=0, hives=12)
     catalogue_writer.write_catalogue(database, fleet.hives, fleet.sensors)
 
-    create_demo_data(database, NOON)
+    hives = [hive.id for hive in fleet.hives]
+
+    create_demo_data(database, NOON, hives)
     [first] = database.rows(COUNTS)
-    create_demo_data(database, NOON)
+    create_demo_data(database, NOON, hives)
     [again] = database.rows(COUNTS)
-    create_demo_data(database, NOON + timedelta(days=1))
+    create_demo_data(database, NOON + timedelta(days=1), hives)
     [tomorrow] = database.rows(COUNTS)
 
     assert first == again
@@ -52,3 +54,44 @@ async def test_the_demonstration_is_furnished_once_and_has_new_deals_every_day(
     assert ada.plan == "premium"
     assert list(grace.memberships.values()) == [UserRole.ACCOUNT_ADMIN]
     assert olga.role is UserRole.OPERATOR
+
+
+EDITS = (
+    "UPDATE account SET name = 'Grace and Sons' WHERE name = 'Meadow & Sons'",
+    "UPDATE address SET street = 'Elsewhere 1' WHERE id = 1",
+    "UPDATE hive SET name = 'Blue Café', capacity = 7, opening_hours = '{}' WHERE id = 1",
+    "UPDATE hive SET status = 'closed' WHERE id = 2",
+    "UPDATE sensor SET serial = 'new-one', direction_swapped = true WHERE id = 1",
+    "DELETE FROM account_member",
+    "UPDATE user_hive SET favourite = false, favourite_at = NULL",
+    "UPDATE deal SET title = 'Changed' WHERE kind <> 'daily'",
+    "DELETE FROM user_notification_def",
+)
+TABLES = ("account", "address", "hive", "sensor", "account_member", "user_hive", "app_user")
+
+
+def test_what_was_edited_stays_when_the_demonstration_starts_again(database: Database) -> None:
+    fleet = Fleet(start=NOON, seed=0, hives=12)
+    hives = [hive.id for hive in fleet.hives]
+
+    def start() -> dict[str, list[dict[str, object]]]:
+        catalogue_writer.write_catalogue(database, fleet.hives, fleet.sensors)
+        create_demo_data(database, NOON, hives)
+        order = {
+            name: "1, 2" if name in ("account_member", "user_hive") else "1" for name in TABLES
+        }
+        return {
+            name: database.rows(f"SELECT * FROM {name} ORDER BY {order[name]}") for name in TABLES
+        }
+
+    start()
+    for edit in EDITS:
+        database.execute(edit)
+    first, second = start(), start()
+
+    assert first == second
+    (place,) = database.rows("SELECT name, capacity, opening_hours FROM hive WHERE id = 1")
+    assert place == {"name": "Blue Café", "capacity": 7, "opening_hours": {}}
+    assert database.rows("SELECT name FROM account WHERE name = 'Meadow & Sons'") == []
+    assert first["account_member"] == []
+    assert database.rows("SELECT id FROM user_notification_def") == []

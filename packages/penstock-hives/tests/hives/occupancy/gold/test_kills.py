@@ -23,11 +23,12 @@ from penstock_hives.sensors.fleet import Fleet, Quirks
 from penstock_spark.lake import Lake
 from penstock_store import Database, EmbeddedServer
 from tests.databases import copy_of, grounds_of_its_own, new_template
-from tests.fixtures import NewPenstock
+from tests.fixtures import NewPenstock, needed
 from tests.hives.occupancy.gold.fleets import START, tables_of
 from tests.hives.occupancy.gold.test_live import send
-from tests.peers import Penstock, Process
+from tests.peers import Broker, Process
 from tests.pipeline.flow.test_kills import HASTE, PROGRAM, ended
+from tests.rabbitmq_cluster import NODES, RabbitMQCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.usefixtures("java")]
 
@@ -41,7 +42,7 @@ BATCH = 50
 class Run:
     """A flow over a fleet's stream, as a process, started as often as it takes."""
 
-    broker: Penstock
+    broker: Broker
     data: Path
     url: str  #: the database's
     flags: tuple[str, ...] = ()
@@ -97,7 +98,7 @@ def bronze(spark: SparkSession, run: Run) -> list[int]:
 
 @dataclass(frozen=True)
 class World:
-    broker: Penstock
+    broker: Broker
     fleet: Fleet
     folder: Path
 
@@ -108,9 +109,13 @@ class World:
 
 
 @pytest.fixture
-def world(new_penstock: NewPenstock, tmp_path: Path) -> World:
+def broker(new_penstock: NewPenstock) -> Broker:
+    return new_penstock()
+
+
+@pytest.fixture
+def world(broker: Broker, tmp_path: Path) -> World:
     """A fleet's day, with all its troubles, in a stream that has an end."""
-    broker = new_penstock()
     fleet = Fleet(start=START, seed=11, hives=4, quirks=Quirks(restarts=2.0, corrupt=0.01))
     asyncio.run(send(broker.url, fleet, HOURS))
     return World(broker, fleet, tmp_path)
@@ -195,6 +200,39 @@ def test_the_broker_is_killed(
 
     assert run.tables() == undisturbed.tables()
     assert silver(spark, run) == silver(spark, undisturbed)
+
+
+class TestRabbitMQCluster:
+    @pytest.fixture
+    def broker(self, tmp_path: Path) -> Iterator[Broker]:
+        plugins = ("rabbitmq_management",)  # the streams of hives are a pattern
+        with needed(RabbitMQCluster, tmp_path / "broker", plugins) as cluster:
+            yield cluster
+
+    @pytest.mark.peer
+    def test_nodes_are_killed_in_turn(
+        self, spark: SparkSession, world: World, databases: tuple[str, str]
+    ) -> None:
+        assert isinstance(world.broker, RabbitMQCluster)
+        api = ("--management-url", f"http://127.0.0.1:{world.broker.management.port}")
+        undisturbed = world.run("undisturbed", databases[0], *api)
+        undisturbed.finish()
+        run = world.run("clustered", databases[1], *api)
+        process = run.start()
+        try:
+            for _ in range(NODES):
+                run.more_batches(process, 2)
+                world.broker.kill()
+                run.more_batches(process, 2)  # with two nodes
+                world.broker.start()
+            ended(process, 900)
+        finally:
+            process.end_group(signal.SIGKILL)
+
+        run.finish()
+
+        assert run.tables() == undisturbed.tables()
+        assert silver(spark, run) == silver(spark, undisturbed)
 
 
 @pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "connect"])

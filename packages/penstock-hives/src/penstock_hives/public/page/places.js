@@ -1,0 +1,147 @@
+// Lists of places: all that match a search; and those of the reader: favourites, seen lately, popular.
+
+import { ask, call } from "./api.js";
+import { cell } from "./cell.js";
+import { dealCard } from "./deals.js";
+import { button, link, main, make, nothing } from "./elements.js";
+import { favourites, heart, recentHere } from "./favourites.js";
+import { count, t } from "./language.js";
+import { figures, seed, watch } from "./live.js";
+import { isSignedIn } from "./session.js";
+import { record } from "./usage.js";
+import { distance, levelOf, says } from "./words.js";
+
+const PAGE_SIZE = 48;
+export const choice = { name: "", type: "", sort: "name", open: false, near: null };
+
+export function place(hive, deals = new Map()) {
+  const gauge = cell();
+  const words = make("p", { class: "says" });
+  const away = hive.distance_km ?? null;
+  const where = [t(hive.type_name), away === null ? hive.address?.city : distance(away)].filter(Boolean).join(" · ");
+  const card = make("li", { class: "place", "data-hive": hive.id },
+    gauge.element,
+    make("div", {},
+      make("h2", {}, make("a", { href: `#/hive/${hive.id}` }, hive.name)),
+      make("p", { class: "soft small" }, where),
+      words),
+    heart(hive.id, hive.name));
+  const offers = deals.get(hive.id);
+  const redraw = (figure, moved) => {
+    card.dataset.level = levelOf(figure, hive);
+    gauge.show(figure, hive);
+    words.replaceChildren(...says(figure, hive), ...(offers ? [make("span", { class: "tag" }, count(offers, "Deal", "{n} deals"))] : []));
+    if (moved) {
+      card.classList.remove("changed");
+      requestAnimationFrame(() => card.classList.add("changed"));
+    }
+  };
+  seed(hive.occupancy);
+  redraw(figures.get(hive.id) ?? hive.occupancy, false);
+  watch(hive.id, redraw);
+  return card;
+}
+
+function question(cursor) {
+  const query = new URLSearchParams({ limit: PAGE_SIZE, sort: choice.sort });
+  const text = choice.name.trim();
+  if (text) query.set("q", text);
+  if (choice.type) query.set("type", choice.type);
+  if (choice.open) query.set("open_now", "true");
+  if (choice.near) query.set("near", choice.near.map((degree) => degree.toFixed(4)).join(","));
+  if (cursor) query.set("cursor", cursor);
+  return `/hives?${query}`;
+}
+
+const FIRST = question(null);
+
+function dealsByHive(deals) {
+  const counted = new Map();
+  for (const deal of deals) counted.set(deal.hive_id, (counted.get(deal.hive_id) ?? 0) + 1);
+  return counted;
+}
+
+/** What came with the page: the first list, once. */
+function given() {
+  const element = document.querySelector("#first");
+  if (!element) return {};
+  element.remove();
+  return question(null) === FIRST ? JSON.parse(element.textContent) : {};
+}
+
+export async function showPlaces(signal, again) {
+  const list = make("ul", { class: "places", "aria-busy": "true" }, Array.from({ length: 6 }, () => make("li", { class: "skeleton", "aria-hidden": "true" })));
+  const filters = make("div", { class: "filters", role: "group", "aria-label": t("Filters") });
+  const status = make("p", { class: "soft", role: "status" }, t("Looking…"));
+  main.replaceChildren(make("h1", {}, t("How busy is it right now?")), status, filters, list);
+  const { hives: held, "hive-types": heldTypes, deals: heldDeals } = given();
+  let cursor = null, first = held ? Promise.resolve(held) : ask(question(null), signal); // asked for at once, with the others
+  first.catch(() => {});
+  const [types, deals] = await Promise.all([heldTypes ?? ask("/hive-types", signal), heldDeals ?? ask("/deals?limit=100", signal)]);
+  drawFilters(filters, types, again);
+  const counted = dealsByHive(deals.items);
+  const more = button(t("Show more"), () => load().catch((error) => { more.replaceWith(nothing(t("This cannot be shown at the moment."), error.message)); }), "chip more");
+  const load = async () => {
+    const page = await (first ?? ask(question(cursor), signal));
+    first = null;
+    if (!cursor) list.replaceChildren();
+    const before = list.children.length;
+    list.append(...page.items.map((hive) => place(hive, counted)));
+    list.removeAttribute("aria-busy");
+    if (cursor) list.children[before]?.querySelector("a").focus();
+    cursor = page.next;
+    const shown = list.children.length;
+    if (!shown) status.textContent = "";
+    else status.textContent = cursor ? t("More than {places}", { places: count(shown, "{n} place", "{n} places") }) : count(shown, "{n} place", "{n} places");
+    if (!shown) list.replaceWith(nothing(t("Nothing matches"), t("Try another name, or fewer filters.")));
+    if (cursor) list.after(more); else more.remove();
+  };
+  await load();
+  const query = choice.name.trim();
+  if (query) record("search", { query });
+}
+
+function drawFilters(row, types, again) {
+  const chip = (text, pressed, press) => make("button", { class: "chip", type: "button", "aria-pressed": String(pressed), onclick: press }, text);
+  const choose = (changes) => { Object.assign(choice, changes); again(); };
+  const sort = make("select", { class: "chip", "aria-label": t("Order"), onchange: () => choose({ sort: sort.value }) },
+    make("option", { value: "name" }, t("By name")),
+    make("option", { value: "quiet" }, t("Quietest first")),
+    choice.near && make("option", { value: "distance" }, t("Nearest first")));
+  sort.value = choice.sort;
+  row.replaceChildren(sort,
+    chip(t("Open now"), choice.open, () => choose({ open: !choice.open })),
+    chip(t("All"), !choice.type, () => choose({ type: "" })),
+    ...types.map((type) => chip(t(type.name), choice.type === type.code, () => choose({ type: choice.type === type.code ? "" : type.code }))));
+}
+
+// ---- those of the reader
+
+const details = (hives, signal) => Promise.all(hives.map((hive) => ask(`/hives/${hive}`, signal).catch((error) => { if (error.status !== 404) throw error; }))).then((found) => found.filter(Boolean));
+
+export async function showFavourites(signal) {
+  const list = make("ul", { class: "places" });
+  const more = make("div");
+  const told = isSignedIn() ? make("p", { class: "soft" }, t("In your account, on all your devices."))
+    : make("p", { class: "soft" }, t("Kept on this device only."), " ", link("#/sign-in", t("Sign in to keep them in your account.")));
+  main.replaceChildren(make("h1", {}, t("Your favourites")), told, make("div", { class: "filters" }), list, more);
+  const [found, deals] = await Promise.all([details([...favourites], signal), ask("/deals?limit=100", signal)]);
+  const counted = dealsByHive(deals.items);
+  if (found.length) list.append(...found.map((hive) => place(hive, counted)));
+  else list.replaceWith(nothing(t("No favourites yet"), t("Tap the heart of a place to find it here again.")));
+  const section = (title, items, kind) => items.length && more.append(make("h2", { class: "above" }, title), make("ul", { class: kind }, items));
+  if (isSignedIn()) {
+    const recommended = await call("GET", "/me/deals/recommended?limit=6", undefined, { signal })
+      .then((found) => found.map((each) => dealCard(each.deal, { reason: each.reason })))
+      .catch((error) => {
+        if (error.status !== 402) throw error;
+        return [make("li", { class: "soft" }, t("Deals chosen for you are part of the plan {plan}.", { plan: error.plans.join(", ") }))];
+      });
+    section(t("Recommended for you"), recommended, "deals");
+  }
+  const seen = isSignedIn() ? (await call("GET", "/me/recent?limit=6", undefined, { signal })) : await details(recentHere().slice(0, 6), signal);
+  section(t("Seen lately"), seen.filter((hive) => !favourites.has(hive.id)).map((hive) => place(hive, counted)), "places");
+  const popular = await ask("/popular?limit=6", signal);
+  const hives = await details(popular.map((each) => each.hive_id), signal);
+  section(t("Popular this week"), hives.filter((hive) => !favourites.has(hive.id)).map((hive) => place(hive, counted)), "places");
+}

@@ -1,0 +1,1 @@
+"""Outgoing webhooks of businesses: occupancy, alerts about sensors, deals."""

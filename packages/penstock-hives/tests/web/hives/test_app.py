@@ -1,0 +1,355 @@
+"""What people do with the app, in a browser: accounts, favourites, alerts, deals, push, map."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.hives.app.push.services import Browser as PushKeys
+from tests.hives.app.push.services import PushService
+from tests.web.browsing import NARROW, PATIENCE, looking
+from tests.web.hives.public_site import HIVES, PASSWORD, Site, heading, sign_in, signed_in, until
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+expect.set_options(timeout=PATIENCE)
+
+HOSTILE = """<img src=x onerror="document.title='owned'">"""
+
+
+def test_favourites_of_the_browser_are_in_the_account_after_signing_up(
+    browser: Browser, site: Site
+) -> None:
+    with looking(browser, site.url) as page:
+        page.goto("/")
+        page.get_by_role("button", name="Favourite: Cedar Supermarket").click()
+        page.get_by_role("link", name="Sign in").first.click()
+        page.get_by_role("link", name="Create an account").click()
+        expect(heading(page)).to_have_text("Create an account")
+        page.get_by_label("E-mail address").fill("nobody")
+        page.get_by_label("New password").fill("short")
+        page.get_by_role("button", name="Create an account").click()
+        expect(page.get_by_label("E-mail address")).to_have_attribute("aria-invalid", "true")
+        page.get_by_label("E-mail address").fill("new@bees.example")
+        page.get_by_label("New password").fill("aaaaaaaaaaaa")
+        page.get_by_role("button", name="Create an account").click()
+        expect(page.get_by_text("must have at least five different characters")).to_be_visible()
+        page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_role("button", name="Create an account").click()
+        expect(heading(page)).to_have_text("Your account")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.locator(".heart[aria-pressed=true]")).to_have_count(0)
+    with looking(browser, site.url) as elsewhere:
+        sign_in(elsewhere, "new@bees.example")
+        elsewhere.goto("/#/hive/1")
+        expect(heading(elsewhere)).to_have_text("Amber Café")
+        elsewhere.goto("/#/favourites")
+        expect(elsewhere.locator(".place h2").first).to_have_text("Cedar Supermarket")
+        expect(elsewhere.get_by_role("heading", name="Recommended for you")).to_be_visible()
+        lately = elsewhere.locator("h2:text-is('Seen lately') + ul")
+        expect(lately.locator("h2")).to_have_text(["Amber Café"])
+        popular = elsewhere.locator("h2:text-is('Popular this week') + ul")
+        expect(popular.locator(".place")).to_have_count(3)
+
+
+def test_a_forgotten_password_is_set_again_by_the_mailed_link(browser: Browser, site: Site) -> None:
+    login, _ = site.person()
+    with looking(browser, site.url) as page:
+        page.goto("/#/sign-in")
+        page.get_by_label("E-mail address").fill(login)
+        page.get_by_label("Password").fill("not this one")
+        page.locator("form.form").get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text("the login or the password is wrong")).to_be_visible()
+        page.get_by_role("link", name="Forgot your password?").click()
+        expect(heading(page)).to_have_text("Forgot your password?")
+        page.get_by_label("E-mail address").fill(login)
+        page.get_by_role("button", name="Send me a link").click()
+        expect(heading(page)).to_have_text("Look into your mail")
+        link = re.search(r"http\S+(/#/reset/\S+)", site.letter(login))
+        assert link is not None
+        page.goto(link[1])
+        expect(heading(page)).to_have_text("Set a new password")
+        page.get_by_label("New password").fill("ten green bottles")
+        page.get_by_role("button", name="Set password").click()
+        expect(heading(page)).to_have_text("Sign in")
+        sign_in(page, login, "ten green bottles")
+        page.goto(link[1])
+        page.get_by_label("New password").fill("eleven green bottles")
+        page.get_by_role("button", name="Set password").click()
+        expect(page.get_by_text("the link is invalid or has expired")).to_be_visible()
+
+
+def test_profile_password_address_export_and_deletion(browser: Browser, site: Site) -> None:
+    with signed_in(browser, site) as (page, login, _):
+        page.get_by_label("Nickname").fill(HOSTILE[:40])
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator("#notice")).to_have_text("Saved.")
+        page.reload()
+        expect(heading(page)).to_have_text(HOSTILE[:40])
+        change = page.locator("form", has=page.get_by_label("Old password"))
+        change.get_by_label("Old password").fill("not this one")
+        change.get_by_label("New password").fill("ten green bottles")
+        change.get_by_role("button").click()
+        expect(change.get_by_text("is wrong")).to_be_visible()
+        change.get_by_label("Old password").fill(PASSWORD)
+        change.get_by_role("button").click()
+        expect(page.locator("#notice")).to_contain_text("Other devices are signed out")
+        move = page.locator("form", has=page.get_by_label("New address"))
+        move.get_by_label("New address").fill(f"other-{login}")
+        move.get_by_label("Password").fill("ten green bottles")
+        move.get_by_role("button").click()
+        link = re.search(r"http\S+(/#/confirm/\S+)", site.letter(f"other-{login}"))
+        assert link is not None
+        page.goto(link[1])
+        page.get_by_role("button", name="Confirm").click()
+        expect(page.get_by_text(f"other-{login}")).to_be_visible()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export my data").click()
+        exported = json.loads(Path(download.value.path()).read_text())
+        assert exported["login"][0]["login"] == f"other-{login}"
+        page.get_by_role("button", name="Delete my account").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Delete my account").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete my account").click()
+        expect(page.locator("#notice")).to_have_text("Your account is deleted.")
+        assert site.rows("SELECT uid FROM credential WHERE login = %s", f"other-{login}") == []
+
+
+def test_an_alert_is_set_by_weekday_and_hours_and_what_it_tells_is_read(
+    browser: Browser, site: Site
+) -> None:
+    with signed_in(browser, site, size=NARROW) as (page, _, token):
+        page.goto("/#/hive/1")
+        page.get_by_role("link", name="Tell me when it is quieter").click()
+        page.get_by_label("Limit").fill("35")
+        page.get_by_label("Monday").check()
+        page.get_by_label("Tuesday").check()
+        page.get_by_label("Between", exact=True).fill("17:00")
+        page.get_by_label("and", exact=True).fill("20:00")
+        page.get_by_label("Quiet from").fill("22:00")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("must be given together with quiet_to")).to_be_visible()
+        page.get_by_label("to", exact=True).fill("07:00")
+        page.get_by_role("button", name="Save").click()
+        alert = page.locator(".note", has_text="Amber Café is quieter than 35 %")
+        expect(alert).to_contain_text("Mon, Tue · 17:00–20:00 · quiet 22:00–07:00")
+        page.get_by_label("New deals at my favourites").check()
+        expect(page.locator(".note")).to_have_count(2)
+        page.get_by_label("Daily deals").check()
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator("#notice")).to_have_text("Saved.")
+        assert site.call("GET", "/me/deal-preferences", token)["kinds"] == ["daily"]
+        alert.get_by_role("button", name="Try").click()
+        expect(page.locator("#notice")).to_have_text("Sent to your inbox.")
+        page.reload()
+        expect(page.locator("#unread")).to_have_text("1")
+        page.get_by_role("link", name="Inbox, 1 unread").click()
+        expect(page.locator(".note[data-unread=true]")).to_contain_text("Test notification")
+        page.get_by_role("button", name="Mark as read").click()
+        expect(page.locator(".note[data-unread=true]")).to_have_count(0)
+        expect(page.locator("#unread")).to_be_hidden()
+
+
+#: Chromium's own push service is not on this machine: the test is it.
+SUBSCRIBE = """([endpoint, keys]) => {
+  PushManager.prototype.subscribe = async (options) => {
+    window.serverKey = btoa(String.fromCharCode(...new Uint8Array(options.applicationServerKey)));
+    return { toJSON: () => ({ endpoint, keys }) };
+  };
+}"""
+
+
+def test_a_push_is_encrypted_for_the_browser_and_shown_by_it(browser: Browser, site: Site) -> None:
+    keys = PushKeys()
+    with PushService() as service, signed_in(browser, site) as (page, _, token):
+        page.context.grant_permissions(["notifications"], origin=site.url)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        page.evaluate(SUBSCRIBE, [f"{service.url}/push/1", keys.keys])
+        given = {"kind": "occupancy_below", "hive_id": 1, "threshold": 30, "unit": "percent"}
+        alert = site.call("POST", "/me/notification-settings", token, json=given)
+        page.goto("/#/alerts")
+        page.get_by_role("button", name="Turn on").click()
+        expect(page.get_by_text("Notifications arrive on this device.")).to_be_visible()
+        published = site.call("GET", "/push/key")["key"]
+        used = page.evaluate("window.serverKey.replaceAll('+', '-').replaceAll('/', '_')")
+        assert used.rstrip("=") == published
+        site.call("POST", f"/alerts/{alert['id']}/test", token)
+        assert site.send_pushes() == 1
+        (received,) = service.received
+        assert f"k={published}" in received.headers["authorization"]
+        told = keys.read(received.body)
+        shown = deliver(page, site.url, told)
+        assert shown == [("Test notification", "Your alert will look like this.")]
+        page.get_by_role("button", name="Turn off").click()
+        expect(page.get_by_role("button", name="Turn on")).to_be_visible()
+        assert site.call("GET", "/push/devices", token) == []
+
+
+def deliver(page: Page, origin: str, document: Any) -> list[tuple[str, str]]:
+    """Hand a push to the page's service worker, as the browser does; what it shows then."""
+    session = page.context.new_cdp_session(page)
+    registrations: list[str] = []
+    session.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda event: registrations.extend(
+            each["registrationId"] for each in event["registrations"]
+        ),
+    )
+    session.send("ServiceWorker.enable")
+    page.wait_for_function("true")
+    assert registrations
+    given = {"origin": origin, "registrationId": registrations[0], "data": json.dumps(document)}
+    session.send("ServiceWorker.deliverPushMessage", given)
+    look = "navigator.serviceWorker.ready.then((ready) => ready.getNotifications())"
+    found = until(
+        lambda: page.evaluate(f"{look}.then((all) => all.map((n) => [n.title, n.body]))") or None
+    )
+    return [(title, body) for title, body in found]
+
+
+def test_a_redeemed_deal_has_a_code_that_the_business_verifies_once(
+    browser: Browser, site: Site
+) -> None:
+    login, token = site.person()
+    staff = site.call("GET", "/me", token)["id"]
+    site.rows(
+        "INSERT INTO account_member SELECT account_id, %s, 'account_member' FROM hive WHERE id = 1",
+        staff,
+    )
+    with looking(browser, site.url) as guest, looking(browser, site.url, NARROW) as counter:
+        guest.goto("/#/deal/1")
+        guest.locator("main").get_by_role("link", name="Sign in").click()
+        guest_login, guest_token = site.person()
+        guest.get_by_label("E-mail address").fill(guest_login)
+        guest.get_by_label("Password").fill(PASSWORD)
+        guest.get_by_label("Password").press("Enter")
+        guest.get_by_role("button", name="Redeem").click()
+        code = guest.locator(".ticket .code").inner_text()
+        assert re.fullmatch(r"\w{4} \w{4}", code)
+        sign_in(counter, login)
+        counter.get_by_role("link", name="Check a code").click()
+        counter.get_by_label("Code", exact=True).fill(code.lower())
+        counter.get_by_role("button", name="Check").click()
+        expect(counter.locator(".outcome")).to_contain_text("Valid")
+        counter.get_by_label("Code", exact=True).fill(code)
+        counter.get_by_role("button", name="Check").click()
+        expect(counter.locator(".outcome")).to_contain_text("was used on")
+        guest.reload()
+        expect(guest.locator(".ticket")).to_contain_text("Used")
+        guest.goto("/#/hive/1")
+        guest.get_by_label("4", exact=True).check(force=True)
+        guest.get_by_label("What was it like?").fill(HOSTILE)
+        guest.get_by_role("button", name="Send").click()
+        expect(guest.locator("#notice")).to_contain_text("Thank you")
+        messages = site.call("GET", "/messages", guest_token)["items"]
+        assert [(each["rating"], each["content"]) for each in messages] == [(4, HOSTILE)]
+        guest.goto("/#/inbox")
+        expect(guest.get_by_text(HOSTILE)).to_be_visible()
+
+
+def test_usage_is_sent_in_batches_without_cookies_and_not_after_an_opt_out(
+    browser: Browser, site: Site
+) -> None:
+    def counted() -> int | None:
+        found = site.rows(
+            "SELECT count(*) AS n FROM user_analytics WHERE user_id IS NULL AND hive_id = 6 "
+            "AND action = 'view'"
+        )
+        return int(found[0]["n"]) or None
+
+    with looking(browser, site.url, service_workers="block") as page:
+        posts: list[Any] = []
+        page.on("request", lambda it: posts.append(it) if it.url.endswith("/v1/events") else None)
+        page.clock.install()
+        page.goto("/#/hive/6")
+        expect(page.locator(".hero")).to_be_visible()
+        page.goto("/#/deal/2")
+        expect(page.locator(".deal")).to_be_visible()
+        page.clock.fast_forward(11_000)
+        assert until(counted) == 1
+        assert len(posts) == 1
+        actions = [each["action"] for each in posts[0].post_data_json["events"]]
+        assert {"view", "deal_show", "deal_open"} <= set(actions)
+        assert page.context.cookies() == []
+        opened = (
+            "SELECT id FROM deal_event WHERE deal_id = 2 AND kind = 'opened' AND user_id IS NULL"
+        )
+        assert len(site.rows(opened)) == 1
+        page.goto("/#/privacy")
+        page.get_by_label("Count what I view and search").uncheck()
+        page.goto("/#/hive/6")
+        expect(page.locator(".hero")).to_be_visible()
+        page.clock.fast_forward(30_000)
+        page.reload()
+        expect(page.locator(".hero")).to_be_visible()
+        assert len(posts) == 1
+
+
+def test_a_place_shows_today_beside_the_forecast_and_the_best_time(
+    browser: Browser, site: Site
+) -> None:
+    site.rows(
+        """INSERT INTO occupancy_hour (hive_id, slot, entries, peak)
+           SELECT 2, date_trunc('hour', now()), 17, 9 ON CONFLICT DO NOTHING"""
+    )
+    holiday = """{"2099-12-25": [], "2020-12-25": []}"""
+    site.rows("UPDATE hive SET opening_hours = opening_hours || %s::jsonb WHERE id = 2", holiday)
+    until(lambda: site.call("GET", "/hives/2/today")["hours"] or None)  # the next snapshot has it
+    until(lambda: "2099-12-25" in site.call("GET", "/hives/2")["opening_hours"] or None)
+    with looking(browser, site.url, NARROW) as page:
+        page.goto("/#/hive/2")
+        expect(page.locator("svg.chart .dot").last).to_contain_text("17 today")
+        expect(page.locator("svg.chart .line").first).to_be_visible()
+        expect(page.get_by_text("All sensors report.")).to_be_visible()
+        expect(page.locator(".hours tr")).to_have_count(8)  # days, and the holiday to come
+        expect(page.locator(".hours tr").last).to_contain_text("closed")
+        day = page.locator(".week .chip[aria-pressed=false]").first
+        day.click()
+        expect(page.locator(".advice")).to_have_text(re.compile(r"Best time to come: \d+:00 to"))
+        expect(page.get_by_role("link", name="Directions")).to_have_attribute(
+            "href", re.compile("openstreetmap")
+        )
+
+
+def test_a_map_shows_places_on_a_background_of_its_own(browser: Browser, site: Site) -> None:
+    with looking(browser, site.url) as page:
+        page.goto("/#/map/1")
+        expect(page.locator(".leaflet-popup")).to_contain_text("Amber Café")
+        expect(page.locator("path.land")).to_have_count(1)
+        page.get_by_role("link", name="Amber Café").click()
+        expect(heading(page)).to_have_text("Amber Café")
+        page.goto("/#/map")
+        expect(page.locator(".pin").first).to_be_visible()
+        numbers = page.locator(".pin.many").all_inner_texts()
+        assert sum(map(int, numbers)) + page.locator(".pin:not(.many)").count() == HIVES
+
+
+def test_a_badge_is_embedded_if_the_business_allows_it(browser: Browser, site: Site) -> None:
+    _, token = site.person()
+    staff = site.call("GET", "/me", token)["id"]
+    site.rows(
+        "INSERT INTO account_member SELECT account_id, %s, 'account_admin' FROM hive WHERE id = 7",
+        staff,
+    )
+    given = {"badge": True, "name": f"{HOSTILE} & Sons"}
+    site.call("PATCH", "/hives/7", token, json=given)
+    until(lambda: site.call("GET", "/hives/7")["badge"] or None)
+    site.tell(7, 9, percent=22.0, level="quiet", as_of=datetime.now(UTC).isoformat())
+    with looking(browser, site.url) as page:
+        assert page.request.get("/badge/1.svg").status == 404
+        badge = page.request.get("/badge/7.svg")
+        assert badge.headers["content-type"] == "image/svg+xml"
+        page.goto("/badge/7.svg")
+        expect(page.locator("text").first).to_have_text(f"{HOSTILE} & Sons"[:27] + "…")
+        until(lambda: "quiet" in page.request.get("/badge/7.svg").text() or None)
+        for path in ("/", "/#/hive/7", "/#/map/7"):  # a hostile name is text everywhere
+            page.goto(path)
+            expect(page.get_by_text(HOSTILE).first).to_be_visible()
+        page.goto("/#/hive/7")
+        expect(page.get_by_text("On your own page")).to_be_visible()
+        assert page.title() != "owned"

@@ -1,0 +1,217 @@
+"""The app for everybody: offline, in their language, by keys, with axe-core, on a slow phone."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.web.accessibility import serious_findings, tab_to
+from tests.web.browsing import NARROW, PATIENCE, WIDE, looking
+from tests.web.hives.public_site import HIVES, PASSWORD, Site, heading, signed_in, until
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+expect.set_options(timeout=PATIENCE)
+
+
+def test_without_a_connection_the_last_figures_are_shown_with_their_age(
+    browser: Browser, site: Site
+) -> None:
+    with looking(browser, site.url) as page:
+        page.goto("/")
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        page.reload()  # now through the service worker
+        expect(page.locator(".place")).to_have_count(HIVES)
+        page.goto("/#/hive/1")
+        expect(page.locator(".hero")).to_be_visible()
+        page.context.set_offline(True)
+        page.reload()
+        expect(heading(page)).to_have_text("Amber Café")
+        expect(page.locator("#pulse")).to_contain_text("Offline")
+        page.goto("/#/")
+        expect(page.locator(".place")).to_have_count(HIVES)
+        expect(page.locator(".place .age").first).to_be_visible()
+        page.goto("/#/hive/4")
+        expect(page.get_by_text("There is no connection")).to_be_visible()
+        page.context.set_offline(False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "title", "level"),
+    [("de-DE", "Wie voll ist es gerade?", "Ruhig"), ("fr-CA", "Quelle affluence", "Calme")],
+)
+def test_the_browser_chooses_the_language(
+    browser: Browser, site: Site, wanted: str, title: str, level: str
+) -> None:
+    with looking(browser, site.url, locale=wanted) as page:
+        page.goto("/")
+        expect(heading(page)).to_contain_text(title)
+        expect(page.locator("[data-hive='1']")).to_contain_text(level)
+        assert page.evaluate("document.documentElement.lang") == wanted[:2]
+        page.locator("#language").select_option("en")
+        expect(heading(page)).to_have_text("How busy is it right now?")
+
+
+def test_every_text_is_translated() -> None:
+    folder = Path(str(files("penstock_hives.public.page")))
+    quoted = r'"((?:[^"\\]|\\.)*)"'
+    used: set[str] = set()
+    for module in folder.glob("*.js"):
+        text = module.read_text()
+        used |= set(re.findall(rf"(?<![\w.])t\({quoted}", text))
+        for pair in re.findall(rf'(?<![\w.])count\([^"]*?{quoted},\s*{quoted}', text):
+            used |= set(pair)
+    used |= {
+        " ".join(each.split())
+        for each in re.findall(r"data-t>([^<]+)<", (folder / "index.html").read_text())
+    }
+    assert len(used) > 200
+    for language in ("de", "fr"):
+        known = json.loads((folder / "languages" / f"{language}.json").read_text())
+        assert used - known.keys() == set()
+        for english, other in known.items():
+            assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", other))
+
+
+#: Views, and the headings that they are known by.
+VIEWS = {
+    "/#/": "How busy is it right now?",
+    "/#/hive/1": "Amber Café",
+    "/#/account": "Your account",
+    "/#/deals": "Deals",
+    "/#/map": "Map",
+    "/#/alerts/new/1": "Alert for Amber Café",
+    "/#/alerts": "Alerts",
+    "/#/inbox": "Inbox",
+    "/#/sign-up": "Create an account",
+}
+
+
+@pytest.mark.parametrize(("size", "shade", "views"), [(NARROW, "dark", 9), (WIDE, "light", 3)])
+def test_nothing_keeps_people_with_disabilities_out(
+    browser: Browser, site: Site, size: tuple[int, int], shade: str, views: int
+) -> None:
+    """By axe-core: nothing serious or critical."""
+    found = []
+    with signed_in(browser, site, size=size, shade=shade) as (page, _, _):
+        for path, title in list(VIEWS.items())[:views]:
+            page.goto(path)
+            expect(heading(page)).to_have_text(title)
+            found += serious_findings(page)
+            wide = "document.documentElement.scrollWidth <= innerWidth"
+            assert page.evaluate(wide), path
+    assert found == []
+
+
+def test_everything_is_reached_by_keys_alone(browser: Browser, site: Site) -> None:
+    login, _ = site.person()
+    with looking(browser, site.url) as page:
+        page.goto("/#/sign-in")
+        expect(heading(page)).to_have_text("Sign in")
+        tab_to(page, "E-mail address")
+        page.keyboard.type(login)
+        page.keyboard.press("Tab")
+        page.keyboard.type(PASSWORD)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+        page.goto("/#/hive/1")
+        expect(page.locator(".hero")).to_be_visible()
+        tab_to(page, "Favourite: Amber Café")
+        page.keyboard.press("Space")
+        expect(page.locator(".hero .heart")).to_have_attribute("aria-pressed", "true")
+        tab_to(page, "Tell me when it is quieter")
+        page.keyboard.press("Enter")
+        expect(heading(page)).to_have_text("Alert for Amber Café")
+        tab_to(page, "Save")
+        page.keyboard.press("Enter")
+        expect(page.locator(".note")).to_contain_text("Amber Café is quieter than")
+
+
+def test_the_first_view_is_in_the_html_in_the_readers_language(site: Site) -> None:
+    """Names are text there, and a closed place says when it opens."""
+    site.rows("UPDATE hive SET name = %s WHERE id = 8", "</script><b>{n} & Sons")
+    hostile = "&lt;/script&gt;&lt;b&gt;{n} &amp; Sons"
+    german = {"accept-language": "de-AT,de;q=0.9,en;q=0.5"}
+
+    def rendered() -> str | None:
+        text = httpx.get(site.url, headers=german, timeout=60).text
+        return text if hostile in text else None
+
+    html = until(rendered)
+    assert '<html lang="de">' in html
+    assert "Wie voll ist es gerade?" in html
+    assert html.count('<li class="place"') == HIVES
+    assert 'data-t="Places">Orte<' in html
+    assert re.search(r"Geschlossen, öffnet (Mo|Di|Mi|Do|Fr|Sa|So) 08:30", html)
+    carried = json.loads(html.partition('id="first">')[2].partition("</script>")[0])
+    assert carried["hives"] == site.call("GET", "/hives?limit=48&sort=name")
+    english = httpx.get(site.url, headers={"accept-language": "ja"}, timeout=60).text
+    assert "How busy is it right now?" in english
+
+
+def test_without_scripts_the_list_is_shown(browser: Browser, site: Site) -> None:
+    with looking(browser, site.url, java_script_enabled=False) as page:
+        page.goto("/")
+        expect(page.locator(".place")).to_have_count(HIVES)
+        # Beside it the page may compare with the usual figure of this hour.
+        expect(page.locator("[data-hive='1'] .says")).to_contain_text("Quiet")
+
+
+def test_the_first_view_is_light(browser: Browser, site: Site) -> None:
+    with looking(browser, site.url, service_workers="block") as page:
+        session = page.context.new_cdp_session(page)
+        sizes: list[float] = []
+        session.on("Network.loadingFinished", lambda it: sizes.append(it["encodedDataLength"]))
+        session.send("Network.enable")
+        page.goto("/")
+        expect(page.locator(".place .heart")).to_have_count(HIVES)
+        page.wait_for_load_state("load")
+    assert 0 < sum(sizes) <= 100_000
+
+
+def test_firebase_signs_people_in_where_it_is_configured(browser: Browser, site: Site) -> None:
+    """With the same forms; the service is played by the test."""
+    _, token = site.person()
+    urls = [f"{site.url}/accounts", f"{site.url}/tokens"]
+    config = {"key": "web-key", "providers": ["google.com"], "urls": urls}
+    asked: list[tuple[str, Any]] = []
+
+    def firebase(route: Route) -> None:
+        url, body = route.request.url, route.request.post_data_json
+        asked.append((url.partition("accounts:")[2], body))
+        if "createAuthUri" in url:
+            told = {"authUri": f"{site.url}/?code=c0de&state=s", "sessionId": "held"}
+            route.fulfill(json=told)
+        elif "signInWithPassword" in url and PASSWORD not in str(body):
+            route.fulfill(status=400, json={"error": {"message": "INVALID_LOGIN_CREDENTIALS"}})
+        else:
+            person = {"idToken": token, "refreshToken": "r", "expiresIn": "3600", "localId": "u"}
+            route.fulfill(json=person)
+
+    with looking(browser, site.url, service_workers="block") as page:
+        page.route("**/page.json", lambda route: route.fulfill(json={"firebase": config}))
+        page.route("**/v1/identity", lambda route: route.fulfill(json={"issuer": "other"}))
+        page.route("**/accounts/**", firebase)
+        page.goto("/#/sign-in")
+        page.get_by_label("E-mail address").fill("ada@bees.example")
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_label("Password").press("Enter")
+        expect(page.get_by_text("the login or the password is wrong")).to_be_visible()
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_label("Password").press("Enter")
+        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+        page.goto("/#/sign-in")
+        page.get_by_role("button", name="Continue with Google").click()
+        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    names = [what.partition("?")[0] for what, _ in asked]
+    assert names[-2:] == ["createAuthUri", "signInWithIdp"]
+    assert asked[-1][1]["sessionId"] == "held"
+    assert "code=c0de" in asked[-1][1]["postBody"]
+    assert asked[-1][0].endswith("key=web-key")
