@@ -1,7 +1,7 @@
 <?php
 // A client of the HTTP API of jobs, for PHP 8 with its curl extension.
 //
-//     PENSTOCK_JOBS_TOKEN=… php jobs.php http://127.0.0.1:8081 samples.csv models.zip
+//     PENSTOCK_JOBS_TOKEN=… php jobs.php http://127.0.0.1:8081 predict samples.csv models.zip
 
 declare(strict_types=1);
 
@@ -69,20 +69,28 @@ final class Jobs
     }
 }
 
-if (PHP_SAPI === 'cli' && realpath($argv[0]) === __FILE__) {
-    [, $url, $samples, $models] = $argv;
+function main(string $url, string $kind, string ...$files): void
+{
     $jobs = new Jobs($url, getenv('PENSTOCK_JOBS_TOKEN') ?: null);
-    $job = $jobs->submit([
+    $job = $jobs->submit($kind === 'predict' ? [
         'type' => 'predict_models',
-        'dataset' => new CURLFile($samples),
-        'models' => new CURLFile($models),
-    ]);
+        'dataset' => new CURLFile($files[0]),
+        'models' => new CURLFile($files[1]),
+    ] : ['type' => $kind, 'duration' => $files[0] ?? '1']);
     $job = $jobs->wait($job['id'], function (array $job): void {
         fprintf(STDERR, "%s %s %d %%\n", $job['id'], $job['state'], 100 * $job['progress']);
     });
     if ($job['state'] !== 'done') {
-        fwrite(STDERR, "{$job['id']}: {$job['error']}\n");
+        throw new RuntimeException("{$job['id']}: {$job['error']}");
+    }
+    echo $jobs->result($job['id']), "\n";
+}
+
+if (PHP_SAPI === 'cli' && realpath($argv[0]) === __FILE__) {
+    try {
+        main(...array_slice($argv, 1));
+    } catch (RuntimeException $error) {
+        fwrite(STDERR, $error->getMessage() . "\n");
         exit(1);
     }
-    echo $jobs->result($job['id'], 'csv');
 }

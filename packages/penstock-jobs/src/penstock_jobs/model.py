@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from penstock.core.errors import PreconditionFailed
+from penstock.core.trace_context import TRACEPARENT
 
 #: An unknown name is more likely a mistake than a newer version.
 _STRICT: Final = ConfigDict(extra="forbid")
@@ -227,6 +228,7 @@ class JobOptions:
     hard: float | None = None  #: seconds after which it is ended
     keep: float | None = None  #: seconds that the history stores it; None: the recorder's default
     unique: str | None = None  #: a key that one unfinished job at a time may have
+    traceparent: str | None = None  #: the trace of a job that is submitted later than it was asked
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority < PRIORITIES:
@@ -253,6 +255,8 @@ def write_options(options: JobOptions) -> dict[str, Any]:
         headers[_KEEP_HEADER] = str(options.keep)
     if options.unique is not None:
         headers[_UNIQUE_HEADER] = options.unique
+    if options.traceparent is not None:
+        headers[TRACEPARENT] = options.traceparent
     return headers
 
 

@@ -9,13 +9,18 @@ import asyncio
 import builtins
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from penstock.core.errors import PenstockError, PreconditionFailed
+from penstock.core.telemetry import message_spans
+from penstock.core.trace_context import TRACEPARENT
 from penstock.wire.amqp091.address import parse_amqp_url
+from penstock_jobs.datasets.matrices import DataMatrix
+from penstock_jobs.datasets.repository import DatasetRepository, SavedDataset
 from penstock_jobs.formats import MessageFormat, read_request, read_response, write_request
-from penstock_jobs.history.changes import FINAL_RANK, JobChange, waiting_change
+from penstock_jobs.history.changes import FINAL_RANK, JobChange, StoredMessage, waiting_change
 from penstock_jobs.history.feed import JobChangeFeed, JobChangeWatcher
 from penstock_jobs.history.recorder import JobRecorder
 from penstock_jobs.history.repository import RETENTION_SECONDS, JobRepository
@@ -47,6 +52,7 @@ class JobService:
         address = parse_amqp_url(broker_url)
         self._repository = JobRepository(database, retention)
         self.schedules = ScheduleRepository(database, self._repository)
+        self.datasets = DatasetRepository(database)
         self._requester = JobRequester(address, retry_seconds=retry_seconds)
         self._recorder = JobRecorder(broker_url, self._repository, retry_seconds=retry_seconds)
         self._feed = JobChangeFeed(self._repository)
@@ -85,6 +91,7 @@ class JobService:
         encoded = write_request(request, form)
         now = datetime.now(UTC)
         if at is not None and at > now:
+            options = self._with_trace(options, request.type)
             pending = PendingJob(
                 request.id, request.type, encoded.body, options, at, owner=owner or ""
             )
@@ -108,19 +115,46 @@ class JobService:
         self, document: Mapping[str, Any], options: JobOptions | None = None, owner: str = ""
     ) -> list[str]:
         """The ids of its jobs, all stored; they start when those before them have ended."""
-        pending = workflow_jobs(document, options or JobOptions(), owner)
+        options = self._with_trace(options or JobOptions(), "workflow")
+        pending = workflow_jobs(document, options, owner)
         await asyncio.to_thread(self.schedules.add_pending, pending)
         return [each.id for each in pending]
+
+    @staticmethod
+    def _with_trace(options: JobOptions, what: str) -> JobOptions:
+        """Jobs that are submitted later, and those of a workflow, belong to the present trace."""
+        spans = message_spans()
+        if spans is None:
+            return options
+        span, headers = spans.publish(what, operation="schedule")
+        span.end()
+        return replace(options, traceparent=headers.get(TRACEPARENT))
+
+    async def save_dataset(
+        self, name: str, matrix: DataMatrix, rows: Sequence[Sequence[str]], owner: str = ""
+    ) -> SavedDataset:
+        """Returns its version; raises `DatasetError` with the problems of all cells."""
+        return await asyncio.to_thread(self.datasets.save, name, matrix, rows, owner)
 
     async def cancel(self, identity: str) -> JobRecord:
         """Cancel a waiting or running job. Returns the present record: a worker reports the end."""
         record = await self.get(identity)
         if record.state.final:
             raise PreconditionFailed(f"job {identity!r} has ended: it is {record.state}")
+        body = await asyncio.to_thread(self.schedules.pending_request, identity)
         if await asyncio.to_thread(self.schedules.remove_pending, identity):
             now = datetime.now(UTC)
+            request = None  # with it, the job can be submitted again
+            if body is not None:
+                encoded = write_request(*read_request(body))
+                request = StoredMessage(encoded.content_type, encoded.body)
             cancelled = JobChange(
-                identity, record.kind, JobState.CANCELLED, 1, FINAL_RANK, now, 1.0, end=now
+                identity,
+                record.kind,
+                JobState.CANCELLED,
+                *(1, FINAL_RANK, now, 1.0),
+                end=now,
+                request=request,
             )
             await asyncio.to_thread(self._repository.add, [cancelled])
             return await self.get(identity)

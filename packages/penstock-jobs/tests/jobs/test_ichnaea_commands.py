@@ -156,11 +156,25 @@ def test_a_process_responds_where_and_connects_how_it_is_told(
     assert broker_url("amqp://host", "RabbitMQ") == "amqp://host"
 
 
+@pytest.mark.parametrize("kind", ["fake", "build-models", "predict-models"])
+def test_the_history_of_a_process_is_in_its_database(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    databases.clear()
+    planned(monkeypatch, f"{kind}:process", "--database", "postgresql://h/jobs")
+    planned(monkeypatch, f"{kind}:process")
+    assert databases == ["postgresql://h/jobs", None]
+
+
+databases: list[str | None] = []
+
+
 def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[str, WorkerPlan]:
     found: list[tuple[str, WorkerPlan]] = []
 
-    async def run(url: str, plan: WorkerPlan, *_: object) -> None:
+    async def run(url: str, plan: WorkerPlan, database: str | None, *_: object) -> None:
         found.append((url, plan))
+        databases.append(database)
 
     monkeypatch.setattr(penstock_jobs.commands.worker, "_run", run)
     monkeypatch.setattr(penstock_jobs.commands.worker, "configure_logs", lambda _: None)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
-from penstock_jobs.errors import JobFailed, JobTimeout, WorkNotPermitted
+from penstock_jobs.errors import JobFailed, WorkNotPermitted
 from penstock_jobs.executors.executor import AttemptListener, JobOutcome
 from penstock_jobs.model import CommandRun
-from penstock_jobs.shells.shell import CommandOutcome, CommandShell, TimeLimits
+from penstock_jobs.shells.shell import CommandOutcome, CommandShell
 
 _MAX_ERROR_LENGTH: Final = 4_000
 _PERCENT: Final = re.compile(r"\s*percent:\s*(\d+(?:\.\d*)?|\.\d+)\s*%")
@@ -54,16 +54,14 @@ class CommandExecutor:
     async def close(self) -> None:
         await self._shell.close()
 
-    async def run(
-        self, request: CommandRun, limits: TimeLimits, listener: AttemptListener
-    ) -> JobOutcome:
+    async def run(self, request: CommandRun, listener: AttemptListener) -> JobOutcome:
         if not self._allowed & {request.argv[0], "*"}:
             raise WorkNotPermitted(f"the program {request.argv[0]!r} is not allowed on this worker")
         async with self._shell.folder() as folder:
             for name, content in request.files.items():
                 await folder.write(name, content)
             progress = ProgressReader(listener)
-            outcome = await folder.run(request.argv, progress.read, limits, progress.print)
+            outcome = await folder.run(request.argv, progress.read, progress.print)
         check_outcome(outcome)
         return JobOutcome(
             value={"status": outcome.status, "output": outcome.output, "errors": outcome.errors}
@@ -76,8 +74,6 @@ def check_outcome(outcome: CommandOutcome) -> None:
         return
     output = (outcome.errors.strip() or outcome.output.strip())[-_MAX_ERROR_LENGTH:]
     text = f": {output}" if output else ""
-    if outcome.reason:
-        raise JobTimeout(f"{outcome.reason}{text}")
     status = outcome.status
     how = f"signal {-status}" if status < 0 else f"status {status}"
     raise JobFailed(f"the command ended with {how}{text}")

@@ -19,7 +19,6 @@ from penstock_jobs.errors import (
     WorkNotPermitted,
 )
 from penstock_jobs.model import Fake, JobRequest, VoteResult
-from penstock_jobs.shells.shell import TimeLimits
 
 #: The shortest interval between two progress reports of a fake job.
 _SHORTEST_SECONDS: Final = 0.01
@@ -51,8 +50,12 @@ class AttemptListener(Protocol):
 
 
 class Attempt(Protocol):
+    def interrupt(self) -> None:
+        """Ask it to end."""
+
     def terminate(self, reason: str) -> None:
-        """End it at once, with all processes it has started; `failed` is reported then."""
+        """End it with all processes it has started; `failed` is reported then. A command is asked
+        first, unless it was before."""
 
     @property
     def is_started(self) -> bool:
@@ -74,9 +77,7 @@ class JobExecutor(Protocol):
 
     async def close(self) -> None: ...
 
-    def start(
-        self, request: JobRequest, limits: TimeLimits, listener: AttemptListener
-    ) -> Attempt: ...
+    def start(self, request: JobRequest, listener: AttemptListener) -> Attempt: ...
 
 
 class AsyncExecutor(Protocol):
@@ -87,9 +88,7 @@ class AsyncExecutor(Protocol):
 
     async def close(self) -> None: ...
 
-    async def run(
-        self, request: Any, limits: TimeLimits, listener: AttemptListener
-    ) -> JobOutcome: ...
+    async def run(self, request: Any, listener: AttemptListener) -> JobOutcome: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,8 @@ class TaskExecutor:
         await asyncio.gather(*(each.task for each in self._running), return_exceptions=True)
         await self.executor.close()
 
-    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Attempt:
-        attempt = TaskAttempt(self.executor, request, limits, listener)
+    def start(self, request: JobRequest, listener: AttemptListener) -> Attempt:
+        attempt = TaskAttempt(self.executor, request, listener)
         self._running.add(attempt)
         attempt.task.add_done_callback(lambda _: self._running.discard(attempt))
         return attempt
@@ -124,14 +123,13 @@ class TaskAttempt:
     __slots__ = ("_reason", "task")
 
     def __init__(
-        self,
-        executor: AsyncExecutor,
-        request: JobRequest,
-        limits: TimeLimits,
-        listener: AttemptListener,
+        self, executor: AsyncExecutor, request: JobRequest, listener: AttemptListener
     ) -> None:
         self._reason = ""
-        self.task = asyncio.create_task(self._run(executor, request, limits, listener))
+        self.task = asyncio.create_task(self._run(executor, request, listener))
+
+    def interrupt(self) -> None:
+        self.task.cancel()
 
     def terminate(self, reason: str) -> None:
         self._reason = reason
@@ -145,14 +143,10 @@ class TaskAttempt:
         return False
 
     async def _run(
-        self,
-        executor: AsyncExecutor,
-        request: JobRequest,
-        limits: TimeLimits,
-        listener: AttemptListener,
+        self, executor: AsyncExecutor, request: JobRequest, listener: AttemptListener
     ) -> None:
         try:
-            outcome = await executor.run(request, limits, listener)
+            outcome = await executor.run(request, listener)
         except asyncio.CancelledError:
             listener.failed(JobFailed(self._reason or "it was ended"))
         except Exception as error:
@@ -183,15 +177,10 @@ class FakeExecutor:
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def run(self, request: Fake, limits: TimeLimits, listener: AttemptListener) -> JobOutcome:
+    async def run(self, request: Fake, listener: AttemptListener) -> JobOutcome:
         if not request.duration:
             return JobOutcome(seconds=0.0)
-        limit = min((each for each in (limits.soft, limits.hard) if each is not None), default=None)
-        try:
-            async with asyncio.timeout(limit):
-                await _wait(request, listener)
-        except TimeoutError:
-            raise JobTimeout(f"ended after {limit:g} seconds") from None
+        await _wait(request, listener)
         return JobOutcome()
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock_jobs.errors import JobFailed, JobTimeout, WorkNotPermitted
+from penstock_jobs.errors import JobFailed, WorkNotPermitted
 from penstock_jobs.executors.executor import Attempt, AttemptListener, JobOutcome
-from penstock_jobs.model import FunctionCall, JobRequest, SparkCall
+from penstock_jobs.model import FunctionCall, JobRequest, SparkCall, VoteResult
 from penstock_jobs.pool.pool import PoolTask, ProcessPool
-from penstock_jobs.shells.shell import TimeLimits
 
 
 class FunctionExecutor:
@@ -39,7 +37,7 @@ class FunctionExecutor:
     async def close(self) -> None:
         await self._pool.close()
 
-    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Attempt:
+    def start(self, request: JobRequest, listener: AttemptListener) -> Attempt:
         assert isinstance(request, FunctionCall | SparkCall)
         if not is_permitted(request.function, self._allowed):
             raise WorkNotPermitted(f"the function {request.function} is not allowed on this worker")
@@ -48,7 +46,6 @@ class FunctionExecutor:
             request.function,
             request.arguments,
             dict(request.keywords),
-            limits,
             listener,
             _outcome,
             own_only=request.function not in self._allowed,
@@ -78,15 +75,16 @@ def run_in_pool(
     function: str,
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
-    limits: TimeLimits,
     listener: AttemptListener,
     outcome: Callable[[Any, float], JobOutcome],
     *,
     as_json: bool = True,
     own_only: bool = True,
+    partial_results: Callable[[Any], tuple[VoteResult, ...]] = lambda _: (),
 ) -> Attempt:
-    """Start a function in a pool, within its limits; `as_json` and `own_only` as in `PoolTask`."""
-    attempt = PoolAttempt(pool, listener, outcome)
+    """Start a function in a pool; `as_json` and `own_only` as in `PoolTask`.
+    `partial_results` is called with the details of its progress."""
+    attempt = PoolAttempt(pool, listener, outcome, partial_results)
     attempt.pool_task = PoolTask(
         function,
         arguments,
@@ -99,36 +97,28 @@ def run_in_pool(
         own_only,
         listener.output,
     )
-    attempt.set_timers(limits)
     pool.submit(attempt.pool_task)
     return attempt
 
 
 class PoolAttempt:
-    __slots__ = ("_limit", "_listener", "_outcome", "_pool", "_timers", "pool_task")
+    __slots__ = ("_listener", "_outcome", "_partial_results", "_pool", "pool_task")
 
     def __init__(
         self,
         pool: ProcessPool,
         listener: AttemptListener,
         outcome: Callable[[Any, float], JobOutcome],
+        partial_results: Callable[[Any], tuple[VoteResult, ...]],
     ) -> None:
+        self._partial_results = partial_results
         self._pool = pool
         self._listener = listener
         self._outcome = outcome
-        self._timers: list[asyncio.TimerHandle] = []
-        self._limit = 0.0
         self.pool_task: PoolTask
 
-    def set_timers(self, limits: TimeLimits) -> None:
-        loop = asyncio.get_running_loop()
-        if limits.soft is not None:
-            self._timers.append(loop.call_later(limits.soft, self._interrupt, limits.soft))
-            if limits.hard is None:
-                late = limits.soft + limits.grace
-                self._timers.append(loop.call_later(late, self._end_after, late))
-        if limits.hard is not None:
-            self._timers.append(loop.call_later(limits.hard, self._end_after, limits.hard))
+    def interrupt(self) -> None:
+        self._pool.interrupt(self.pool_task)
 
     def terminate(self, reason: str) -> None:
         self._pool.terminate(self.pool_task, reason)
@@ -138,42 +128,19 @@ class PoolAttempt:
         return self._pool.is_started(self.pool_task)
 
     def withdraw(self) -> bool:
-        withdrawn = self._pool.withdraw(self.pool_task)
-        if withdrawn:
-            self._cancel_timers()
-        return withdrawn
+        return self._pool.withdraw(self.pool_task)
 
-    def progress(self, share: float, finish: float | None) -> None:
+    def progress(self, share: float, finish: float | None, detail: Any) -> None:
         if math.isfinite(share):
-            self._listener.progress(min(max(share, 0.0), 1.0), _timestamp(finish))
+            results = self._partial_results(detail)
+            self._listener.progress(min(max(share, 0.0), 1.0), _timestamp(finish), results)
 
     def done(self, value: Any, seconds: float) -> None:
-        self._cancel_timers()
         self._listener.done(self._outcome(value, seconds))
 
     def failed(self, kind: str, text: str, again: bool) -> None:
-        self._cancel_timers()
-        if self._limit and kind == JobTimeout.__name__:
-            self._listener.failed(JobTimeout(f"ended after {self._limit:g} seconds"))
-            return
         named = f"{kind}: {text}" if text else kind
         self._listener.failed(JobFailed(named if again else text, again=again))
 
     def lost(self, reason: str) -> None:
-        self._cancel_timers()
-        if self._limit:
-            self._listener.failed(JobTimeout(reason))
-        else:
-            self._listener.failed(JobFailed(reason))
-
-    def _cancel_timers(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-
-    def _interrupt(self, seconds: float) -> None:
-        self._limit = seconds
-        self._pool.interrupt(self.pool_task)
-
-    def _end_after(self, seconds: float) -> None:
-        self._limit = seconds
-        self._pool.terminate(self.pool_task, f"ended after {seconds:g} seconds")
+        self._listener.failed(JobFailed(reason))

@@ -27,7 +27,7 @@ from penstock_jobs.model import (
     as_fake,
 )
 from penstock_jobs.science.indicators import column_name
-from penstock_jobs.shells.shell import CommandOutcome, CommandShell, TimeLimits, WorkFolder
+from penstock_jobs.shells.shell import CommandOutcome, CommandShell, WorkFolder
 
 _SAMPLE: Final = re.compile(r"\*\*\*New sample, # (\d+) / (\d+)")
 #: The last line of a scheme: predicted samples, the confusion matrix row by row, the error.
@@ -47,11 +47,9 @@ class IchnaeaScriptExecutor:
     async def close(self) -> None:
         await self._shell.close()
 
-    async def run(
-        self, request: JobRequest, limits: TimeLimits, listener: AttemptListener
-    ) -> JobOutcome:
+    async def run(self, request: JobRequest, listener: AttemptListener) -> JobOutcome:
         async with self._shell.folder() as folder:
-            attempt = ScriptAttempt(self._script, folder, limits, listener)
+            attempt = ScriptAttempt(self._script, folder, listener)
             try:
                 trial = request if isinstance(request, Fake) else as_fake(request)
                 if trial is not None:
@@ -68,7 +66,6 @@ class IchnaeaScriptExecutor:
 class ScriptAttempt:
     script: tuple[str, ...]
     folder: WorkFolder
-    limits: TimeLimits
     listener: AttemptListener
 
     async def fake(self, request: Fake) -> JobOutcome:
@@ -116,7 +113,7 @@ class ScriptAttempt:
             progress.read(line)
 
         command = [*self.script, *arguments]
-        outcome = await self.folder.run(command, read, self.limits, progress.print)
+        outcome = await self.folder.run(command, read, progress.print)
         check_outcome(outcome)
         return outcome
 

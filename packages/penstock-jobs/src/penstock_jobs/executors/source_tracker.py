@@ -5,6 +5,7 @@ The functions at the end run in the processes of the pool.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,13 @@ from penstock_jobs.model import (
     as_fake,
 )
 from penstock_jobs.pool.pool import ProcessPool
-from penstock_jobs.shells.shell import TimeLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ShareCallback = Callable[[float], None]
+#: Share, end as seconds since 1970, counts by scheme.
+PredictCallback = Callable[[float, float, dict[str, tuple[int, int]]], None]
 #: Column → (position in the year, trials).
 PlainAgings = dict[str, tuple[tuple[float | None, Any], ...]]
 
@@ -60,9 +62,9 @@ class SourceTrackingExecutor:
         if self._spark_pool is not None:
             await self._spark_pool.close()
 
-    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Attempt:
+    def start(self, request: JobRequest, listener: AttemptListener) -> Attempt:
         if (trial := as_fake(request)) is not None:
-            return self._fake.start(trial, limits, listener)
+            return self._fake.start(trial, listener)
         if isinstance(request, PredictModels):
             arguments: tuple[Any, ...] = (dict(request.dataset), request.models)
             function, pool, outcome = "predict", self._pool, _predicted
@@ -74,8 +76,16 @@ class SourceTrackingExecutor:
                 function, pool = "build", self._pool
             else:
                 function, pool = "build_on_spark", self._spark_pool
-        name = f"{__name__}:{function}"
-        return run_in_pool(pool, name, arguments, {}, limits, listener, outcome, as_json=False)
+        return run_in_pool(
+            pool,
+            f"{__name__}:{function}",
+            arguments,
+            {},
+            listener,
+            outcome,
+            as_json=False,
+            partial_results=_counted,
+        )
 
 
 def _plain(request: BuildModels) -> PlainAgings:
@@ -88,6 +98,11 @@ def _plain(request: BuildModels) -> PlainAgings:
 def _built(value: Any, seconds: float) -> JobOutcome:
     models, figures = value
     return JobOutcome(models=models, value=figures, seconds=seconds)
+
+
+def _counted(counts: dict[str, tuple[int, int]] | None) -> tuple[VoteResult, ...]:
+    """By scheme: the samples of all, and those with a prediction so far."""
+    return tuple(VoteResult(name, *each) for name, each in (counts or {}).items())
 
 
 def _predicted(value: Any, seconds: float) -> JobOutcome:
@@ -140,12 +155,22 @@ def build_on_spark(
     return build(dataset, agings, methods, progress, spark)
 
 
-def predict(dataset: dict[str, tuple[str, ...]], models: bytes) -> list[dict[str, Any]]:
+def predict(
+    dataset: dict[str, tuple[str, ...]], models: bytes, progress: PredictCallback
+) -> list[dict[str, Any]]:
     from penstock_jobs.science.matrix import prepare
     from penstock_jobs.science.model_file import load_model
     from penstock_jobs.science.prediction import SourcePredictor
     from penstock_jobs.science.report import prediction_result
 
     samples = prepare(dataset)
-    predictions = SourcePredictor(load_model(models)).predict(samples.values, samples.seasons)
+    predictor = SourcePredictor(load_model(models))
+    start = time.time()
+
+    def judged(done: int, predicted: dict[str, int]) -> None:
+        share = done / len(samples)
+        counts = {scheme: (len(samples), count) for scheme, count in predicted.items()}
+        progress(share, start + (time.time() - start) / share, counts)
+
+    predictions = predictor.predict_in_blocks(samples.values, samples.seasons, judged)
     return [asdict(prediction_result(samples, each)) for each in predictions.values()]

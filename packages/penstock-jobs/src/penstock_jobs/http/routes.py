@@ -16,12 +16,11 @@ from starlette.responses import StreamingResponse
 from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from penstock.core.units import parse_count
 from penstock_jobs.formats import json
-from penstock_jobs.http import results, schemas, submission
+from penstock_jobs.http import results, schemas
 from penstock_jobs.http.guard import USER, ApiLimits
 from penstock_jobs.http.results import ResultFormat
 from penstock_jobs.http.schemas import (
     AuditRecord,
-    CheckedDataset,
     DeadLetterReplay,
     DeadLetterReplayResult,
     Job,
@@ -34,7 +33,7 @@ from penstock_jobs.http.schemas import (
     WorkflowJobs,
     problem_responses,
 )
-from penstock_jobs.http.submission import DatasetPurpose, read_submission
+from penstock_jobs.http.submission import read_submission
 from penstock_jobs.model import JobOptions, JobRecord, JobState
 from penstock_jobs.schedule.repository import JobSchedule, occurrence, workflow_jobs
 from penstock_jobs.service import JobService
@@ -80,7 +79,7 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         """Submit a job. `soft` and `hard` are time limits in seconds, `keep` is how long it is
         stored. A job with a `unique` key is refused while another one is unfinished. With `at` it
         starts at that time."""
-        request, form = await read_submission(http)
+        request, form = await read_submission(http, jobs)
         if request.type not in limits.kinds:
             allowed = ", ".join(sorted(limits.kinds))
             raise AccessRefused(f"type {request.type!r} is not allowed here; allowed are {allowed}")
@@ -284,19 +283,6 @@ def audit_routes() -> APIRouter:
 
 def other_routes() -> APIRouter:
     router = APIRouter()
-
-    @router.post(
-        "/datasets/check",
-        tags=["data sets"],
-        responses=problem_responses(413, 422),
-        openapi_extra={"requestBody": schemas.DATASET_BODY},
-    )
-    async def check(
-        http: Request, purpose: DatasetPurpose = DatasetPurpose.PREDICT
-    ) -> CheckedDataset:
-        """Check a CSV. Returns all problems, by row and column."""
-        checked = await asyncio.to_thread(submission.check_dataset, await http.body(), purpose)
-        return CheckedDataset.model_validate(checked)
 
     @router.get("/schemas/{name}", tags=["schemas"], responses=problem_responses(404))
     async def schema(name: str) -> Any:

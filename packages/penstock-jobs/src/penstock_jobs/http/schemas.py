@@ -17,6 +17,7 @@ from penstock.core.errors import (
     PreconditionFailed,
     Unsupported,
 )
+from penstock_jobs.datasets.matrices import MAX_COLUMNS, CellKind, DataMatrix
 from penstock_jobs.errors import DatasetError, JobFormatError
 from penstock_jobs.model import JobPage, JobRecord, JobRequest, JobState
 from penstock_jobs.schedule.repository import JobSchedule
@@ -239,6 +240,71 @@ class CheckedDataset(BaseModel):
     problems: list[DatasetCell]
 
 
+class MatrixColumn(BaseModel):
+    name: str
+    kind: CellKind
+
+
+class MatrixEntry(BaseModel):
+    """A predefined matrix."""
+
+    name: str
+    title: str
+    columns: list[MatrixColumn]
+    built_in: bool
+
+    @classmethod
+    def of(cls, matrix: DataMatrix) -> MatrixEntry:
+        columns = [
+            MatrixColumn(name=name, kind=kind)
+            for name, kind in zip(matrix.columns, matrix.kinds, strict=True)
+        ]
+        return cls(name=matrix.name, title=matrix.title, columns=columns, built_in=matrix.built_in)
+
+
+ColumnName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")]
+
+
+class NewMatrix(BaseModel):
+    """The columns of a data set; `CLASS` has the ids of samples."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"title": "River Ter", "columns": ["CLASS", "season", "FC", "GA17", "pH"]}
+        },
+    )
+
+    title: str = Field("", max_length=200, pattern=r"^[^\x00]*$")
+    columns: list[ColumnName] = Field(min_length=2, max_length=MAX_COLUMNS)
+
+
+class NewDataset(BaseModel):
+    """Rows of cells, in the order of the columns of a matrix."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"matrix": "phages", "rows": [["P6-X01", "1,4E+05", "820", "<20"]]}
+        },
+    )
+
+    matrix: str = Field(max_length=100)
+    rows: list[list[str]] = Field(max_length=100_000)
+
+
+class DatasetVersion(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str
+    version: int
+    matrix: str
+    samples: int
+    saved_by: str
+    saved_at: datetime
+    reference: str = Field(description="`NAME@VERSION`, for the field `dataset` of a form.")
+
+
 _COMPONENTS: Final = "#/components/schemas/{model}"
 
 _EXAMPLES: Final[dict[str, dict[str, Any]]] = {
@@ -272,13 +338,17 @@ _FORM: Final[dict[str, Any]] = {
     "properties": {
         "type": {"type": "string", "enum": ["fake", "build_models", "predict_models"]},
         "id": {"type": "string", "description": "Generated if there is none."},
-        "dataset": {"type": "string", "format": "binary", "description": "A CSV."},
+        "dataset": {"type": "string", "format": "binary", "description": "A CSV, or NAME@VERSION."},
         "aging": {
             "type": "array",
             "items": {"type": "string", "format": "binary"},
             "description": "To build: files env<NAME>-<SEASON>.txt, or a zip of them.",
         },
-        "models": {"type": "string", "format": "binary", "description": "To predict: the zip."},
+        "models": {
+            "type": "string",
+            "format": "binary",
+            "description": "To predict: the zip, or the id of a job.",
+        },
         "duration": {"type": "number", "minimum": 0},
         "interval": {"type": "number", "exclusiveMinimum": 0},
     },
@@ -307,6 +377,20 @@ DATASET_BODY: Final[dict[str, Any]] = {
             "example": "CLASS;FC;GA17\nP1-HM01;2,2E+07;310\nP1-CW01;8,1E+06;<20\n",
         }
     },
+}
+#: The body of `PUT /datasets/{name}`.
+NEW_DATASET_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": {"$ref": "#/components/schemas/NewDataset"}},
+        **DATASET_BODY["content"],
+    },
+}
+CSV_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "A CSV with `;` between cells.",
+        "content": {"text/csv": {"schema": {"type": "string"}}},
+    }
 }
 RESULT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -368,4 +452,5 @@ def add_request_schemas(description: dict[str, Any]) -> dict[str, Any]:
             kind["required"] = [*required, "type"]
         schemas[name] = kind
     schemas["JobRequest"] = schema
+    schemas["NewDataset"] = NewDataset.model_json_schema(ref_template=_COMPONENTS)
     return description

@@ -33,6 +33,7 @@ from penstock_jobs.science.decay import parse_file_name, read_trials
 from penstock_jobs.science.indicators import ANIMAL, HUMAN, INDICATORS
 from penstock_jobs.science.matrix import SampleMatrix, decode_text, prepare, read_csv
 from penstock_jobs.science.model import FOLDS
+from penstock_jobs.service import JobService
 
 FORM_MEDIA_TYPE: Final = "multipart/form-data"
 #: Enough for the trials of each indicator in each season.
@@ -50,13 +51,13 @@ _MEDIA_TYPES: Final = (
 _ID: Final = re.compile(ID_PATTERN)
 
 
-async def read_submission(http: HttpRequest) -> tuple[JobRequest, MessageFormat]:
+async def read_submission(http: HttpRequest, jobs: JobService) -> tuple[JobRequest, MessageFormat]:
     """The request and its format."""
     kind = http.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind not in _MEDIA_TYPES:
         raise Unsupported(f"content type {kind!r} is not supported; use {', '.join(_MEDIA_TYPES)}")
     if kind == FORM_MEDIA_TYPE:
-        request, form = await _from_form(http), MessageFormat.JSON
+        request, form = await _from_form(http, jobs), MessageFormat.JSON
     else:
         body = await http.body()
         request, form = await asyncio.to_thread(read_request, _with_id(body))
@@ -78,13 +79,19 @@ def _with_id(body: bytes) -> bytes:
     return b'{"id":"%s"%s%s' % (new_id().encode(), comma, rest)
 
 
-async def _from_form(http: HttpRequest) -> JobRequest:
+async def _from_form(http: HttpRequest, jobs: JobService) -> JobRequest:
+    """A data set may be a file or `NAME@VERSION`, models a file or the id of a job."""
     async with http.form(max_files=MAX_FILES, max_fields=MAX_FIELDS) as form:
         texts = {name: value for name, value in form.items() if isinstance(value, str)}
         files: dict[str, dict[str, bytes]] = {}
         for name, value in form.multi_items():
             if isinstance(value, UploadFile) and value.filename:
                 files.setdefault(name, {})[value.filename] = await value.read()
+    if reference := texts.get("dataset"):
+        text = await asyncio.to_thread(jobs.datasets.text, reference)
+        files.setdefault("dataset", {})[_SAVED] = text.encode()
+    if texts.get("models"):
+        files.setdefault("models", {})[_SAVED] = (await jobs.result(texts["models"])).models
     return await asyncio.to_thread(_request, texts, files)
 
 
@@ -96,23 +103,30 @@ def _request(texts: Mapping[str, str], files: Mapping[str, Mapping[str, bytes]])
         request, _ = read_request(json.dumps({"type": kind, "id": identity, **spans}).encode())
         return request
     if kind == "build_models":
-        dataset = read_dataset(_one(files, "dataset"), DatasetPurpose.BUILD)
+        dataset = _dataset(files, DatasetPurpose.BUILD)
         return BuildModels(identity, dataset, read_agings(files.get("aging", {})))
     if kind == "predict_models":
-        dataset = read_dataset(_one(files, "dataset"), DatasetPurpose.PREDICT)
+        dataset = _dataset(files, DatasetPurpose.PREDICT)
         models = _one(files, "models")
         model_file.load_model(models)
         return PredictModels(identity, dataset, models)
     raise JobFormatError(f"field 'type' is {kind!r}: must be fake, build_models or predict_models")
 
 
+def _dataset(files: Mapping[str, Mapping[str, bytes]], purpose: DatasetPurpose) -> Dataset:
+    saved = _SAVED in files.get("dataset", {})
+    return read_dataset(_one(files, "dataset"), purpose, foreign=saved)
+
+
 def _one(files: Mapping[str, Mapping[str, bytes]], name: str) -> bytes:
     found = list(files.get(name, {}).values())
     if len(found) != 1:
-        raise JobFormatError(f"field {name!r}: expected one file, got {len(found)}")
+        raise JobFormatError(f"field {name!r}: expected one, got {len(found)}")
     return found[0]
 
 
+#: In place of the name of a file: it was referred to. A file has no empty name.
+_SAVED: Final = ""
 _ZIP_MAGIC: Final = b"PK"
 #: Of all trials, unpacked: a line of four bytes becomes objects of more than a hundred.
 MAX_TRIALS_BYTES: Final = 4 * MiB
@@ -144,10 +158,11 @@ class DatasetCheck:
         return not self.problems
 
 
-def check_dataset(data: bytes, purpose: DatasetPurpose) -> DatasetCheck:
+def check_dataset(data: bytes, purpose: DatasetPurpose, *, foreign: bool = False) -> DatasetCheck:
+    """With `foreign`, columns that the models do not use may have any name."""
     rows = _rows(data)
     try:
-        columns = read_csv(data)
+        columns = read_csv(data, foreign=foreign)
         matrix = prepare(columns)
     except DatasetError as error:
         return DatasetCheck({}, rows, error.problems)
@@ -162,9 +177,9 @@ def check_dataset(data: bytes, purpose: DatasetPurpose) -> DatasetCheck:
     return DatasetCheck(columns, rows, tuple(problems), len(matrix), humans, names)
 
 
-def read_dataset(data: bytes, purpose: DatasetPurpose) -> Dataset:
+def read_dataset(data: bytes, purpose: DatasetPurpose, *, foreign: bool = False) -> Dataset:
     """The columns; raises `DatasetError` with all problems."""
-    checked = check_dataset(data, purpose)
+    checked = check_dataset(data, purpose, foreign=foreign)
     if checked.problems:
         raise DatasetError(checked.problems)
     return checked.columns

@@ -124,12 +124,12 @@ class PoolChild:
     def _progress_callback(self, number: int) -> PoolProgress:
         last = 0.0
 
-        def progress(share: float, finish: float | None = None) -> None:
+        def progress(share: float, finish: float | None = None, detail: Any = None) -> None:
             nonlocal last
             now = time.monotonic()
             if now - last >= _PROGRESS_SECONDS or share >= 1.0:
                 last = now
-                self._send_progress((PROGRESS, number, float(share), finish))
+                self._send_progress((PROGRESS, number, float(share), finish, detail))
 
         return progress
 

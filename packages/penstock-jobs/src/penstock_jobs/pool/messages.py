@@ -20,7 +20,7 @@ RETURN: Final = "return"  #: return all tasks that have not started
 # From a process: (verb, number, …).
 READY: Final = "ready"  #: it accepts tasks
 OUTPUT: Final = "output"  #: printed text
-PROGRESS: Final = "progress"  #: share, finish as seconds since 1970 or None
+PROGRESS: Final = "progress"  #: share, finish as seconds since 1970 or None, detail
 DONE: Final = "done"  #: the returned value, the duration in seconds
 FAILED: Final = "failed"  #: the exception's type, its text, whether to retry
 

@@ -45,7 +45,7 @@ class PoolTask:
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     as_json: bool  #: the returned value is encoded as JSON
-    on_progress: Callable[[float, float | None], None]
+    on_progress: Callable[[float, float | None, Any], None]  #: share, finish, what was counted
     on_done: Callable[[Any, float], None]  #: the returned value, the duration in seconds
     on_failed: Callable[[str, str, bool], None]  #: type, text, whether to retry
     on_lost: Callable[[str], None]  #: the reason why its process ended
@@ -177,7 +177,7 @@ class ProcessPool:
             self._first_ready.set()
         elif verb == PROGRESS:
             if task := tasks.get(number):
-                task.on_progress(message[2], message[3])
+                task.on_progress(*message[2:])
             return
         elif verb == OUTPUT:
             if task := tasks.get(number):

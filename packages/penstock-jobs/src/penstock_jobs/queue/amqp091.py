@@ -17,10 +17,11 @@ from typing import Any, Final
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
 from penstock.core.basic_properties import PERSISTENT, BasicProperties, decode_header
-from penstock.core.errors import PenstockError, WireSyntaxError
+from penstock.core.errors import PenstockError, ResourceExhausted, WireSyntaxError
 from penstock.core.logs import get_logger
 from penstock.wire.amqp091.address import AmqpAddress
 from penstock.wire.amqp091.content import AmqpContent
+from penstock.wire.amqp091.errors import AmqpConnectionLost
 from penstock.wire.amqp091.methods import MethodArguments
 from penstock_jobs.queue.topology import (
     CONTROL,
@@ -44,6 +45,9 @@ from penstock_jobs.queue.worker_connection import (
 log = get_logger(__name__)
 
 _FLUSH_SECONDS: Final = 30.0
+#: How often a connection is opened that the broker closes, and the pause between.
+_OPEN_ATTEMPTS: Final = 6
+_OPEN_SECONDS: Final = 0.5
 #: How long stored cancel requests may take to be read before the worker starts without them.
 _CATCH_UP_SECONDS: Final = 10.0
 _CONTROL_PREFETCH: Final = 500
@@ -87,8 +91,20 @@ class Amqp091WorkerConnection:
         return self._transactions.epoch
 
     async def open(self, listener: WorkerListener) -> None:
+        """RabbitMQ closes the connection of a worker that reads a stream while another one declares
+        it, with 506 or 541, so a worker that starts at the same moment connects again."""
         self._listener = self._transactions.listener = listener
-        await self._link.open()
+        for remaining in reversed(range(_OPEN_ATTEMPTS)):
+            try:
+                await self._link.open()
+                return
+            except PenstockError as error:
+                closed = isinstance(
+                    error.__cause__ or error, ResourceExhausted | AmqpConnectionLost
+                )
+                if not (remaining and closed):
+                    raise
+            await asyncio.sleep(_OPEN_SECONDS)
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.core.basic_properties import PERSISTENT, TRANSIENT, BasicProperties
+from penstock.core.trace_context import TRACEPARENT, TRACESTATE
 from penstock_jobs.formats import EncodedMessage, MessageFormat
 from penstock_jobs.model import JobOptions, JobState, read_options, write_options
 
@@ -196,11 +197,12 @@ def format_of(properties: BasicProperties, body: bytes) -> MessageFormat:
 
 
 def _job_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the headers that brokers and other programs have added."""
+    """Those of jobs and of the trace, without others that brokers and programs have added."""
     return {
         name: value
         for name, value in headers.items()
-        if name.startswith("job-") and isinstance(value, str | int | float)
+        if (name.startswith("job-") or name in (TRACEPARENT, TRACESTATE))
+        and isinstance(value, str | int | float)
     }
 
 

@@ -6,13 +6,16 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, Protocol
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
 from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.basic_properties import PERSISTENT, BasicProperties, decode_header
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, WireSyntaxError
+from penstock.core.telemetry import message_spans
+from penstock.core.trace_context import TRACEPARENT
 from penstock.wire.amqp091.address import AmqpAddress, parse_amqp_url
 from penstock.wire.amqp091.content import AmqpContent
 from penstock.wire.amqp091.errors import AmqpConnectionLost
@@ -61,6 +64,7 @@ class JobRequester:
         )
         self._channel: AmqpClientChannel | None = None
         self._declared: set[str] = set()
+        self._spans = message_spans()
 
     async def open(self) -> None:
         await self._link.open()
@@ -83,7 +87,13 @@ class JobRequester:
         )
 
     async def send_encoded(self, kind: str, body: bytes, properties: BasicProperties) -> None:
-        await self._publish(kind, request_name(kind), "", body, properties)
+        exchange = request_name(kind)
+        if self._spans is None:
+            await self._publish(kind, exchange, "", body, properties)
+        else:
+            with self._spans.publishing(exchange, properties.headers) as headers:
+                traced = replace(properties, headers=headers)
+                await self._publish(kind, exchange, "", body, traced)
 
     async def cancel(self, identity: str, run: int | None = None) -> None:
         """Publish a cancel request to all workers, present and future."""
@@ -248,8 +258,15 @@ class Amqp091RequesterConnection:
         await channel.declare_queue(self._queue, arguments={"x-expires": _QUEUE_MILLISECONDS})
         await channel.bind(self._queue, RESPONSES, self._token)
 
+        spans = message_spans()
+
         def receive(contents: list[AmqpContent]) -> None:
             for content in contents:
+                if spans is not None:
+                    with suppress(WireSyntaxError):
+                        headers = decode_header(content.header).headers or {}
+                        if TRACEPARENT in headers:  # not of progress
+                            spans.receive(RESPONSES, headers, content.body)
                 self._on_response(content.body)
             channel.ack(contents[-1].tag, multiple=True)
 

@@ -137,6 +137,13 @@ class ScheduleRepository:
             for row in rows
         ]
 
+    def pending_request(self, identity: str) -> bytes | None:
+        """Its request, unless results of other jobs complete it."""
+        rows = self._database.rows(
+            "SELECT body FROM job_pending WHERE job_id = %s AND NOT template", (identity,)
+        )
+        return bytes(rows[0]["body"]) if rows else None
+
     def remove_pending(self, identity: str) -> bool:
         """Whether it was waiting."""
         return bool(

@@ -46,6 +46,12 @@ UNUSED: Final = (
     "Adolescentis",
     "DA",
 )
+#: The columns of a reference matrix, in order.
+REFERENCE_COLUMNS: Final = (
+    *("FC", "FE", "CL", "SOMCPH", "FTOTAL", "FRNAPH", "FRNAPH I", "FRNAPH II", "FRNAPH III"),
+    *("FRNAPH IV", "RYC2056", "COP", "ETHYLCOP", "EPICOP", "CHOL", "DiE", "FM-FS", "Hir", "DiC"),
+    *("ECP", "ECT", "GA17", "Dentium", "Adolescentis", "DA", "HBSA-Y", "HBSA-T"),
+)
 #: Simulated samples have at least one of these.
 DISCRIMINATIVE: Final = ("FC", "FE", "CL", "SOMCPH", "FRNAPH.II", "GA17", "HBSA.Y", "HBSA.T")
 

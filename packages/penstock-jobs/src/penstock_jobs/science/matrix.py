@@ -131,7 +131,7 @@ def prepare(columns: Mapping[str, tuple[str, ...]]) -> SampleMatrix:
             problems.append(DatasetProblem(len(samples) + 2, name, "a cell without a sample"))
         elif name in AT:
             for row, cell in enumerate(cells):
-                value = _value(cell)
+                value = parse_cell(cell)
                 if value is None:
                     problems.append(
                         DatasetProblem(row + 2, name, f"{cell.strip()!r} is not a number")
@@ -151,7 +151,7 @@ def prepare(columns: Mapping[str, tuple[str, ...]]) -> SampleMatrix:
     return SampleMatrix(samples, values, seasons)
 
 
-def _value(cell: str) -> float | None:
+def parse_cell(cell: str) -> float | None:
     """NaN for an empty cell, None for an invalid one."""
     text = cell.strip()
     if not text:

@@ -7,9 +7,9 @@ age and dilution.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,37 @@ class SourcePredictions:
         return int((self.classes != 0).sum())
 
 
+#: Of a prediction that reports its progress.
+_BLOCKS: Final = 100
+JudgedCallback = Callable[[int, dict[str, int]], None]
+
+
+def _joined(parts: Sequence[SourcePredictions]) -> SourcePredictions:
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(each, name) for each in parts])
+
+    def verdict(name: str) -> HypothesisVerdict:
+        verdicts = [getattr(each, name) for each in parts]
+        return HypothesisVerdict(
+            *(
+                np.concatenate([getattr(each, field.name) for each in verdicts])
+                for field in fields(HypothesisVerdict)
+            )
+        )
+
+    return SourcePredictions(
+        parts[0].scheme,
+        verdict("human"),
+        verdict("animal"),
+        column("classes"),
+        column("confidence"),
+        column("hours"),
+        column("dilutions"),
+        tuple(each for part in parts for each in part.deciding),
+        None if parts[0].undecided is None else column("undecided"),
+    )
+
+
 class SourcePredictor:
     """Fits each classifier once, on first use."""
 
@@ -95,6 +126,24 @@ class SourcePredictor:
             scheme: _calibrated(each, calibration, indicators)
             for scheme, each in predictions.items()
         }
+
+    def predict_in_blocks(
+        self, values: Floats, seasons: Sequence[int], judged: JudgedCallback
+    ) -> dict[str, SourcePredictions]:
+        """As `predict`; `judged` is called up to a hundred times, with the number of samples so far
+        and, by scheme, of those with a prediction."""
+        size = max(1, -(-len(values) // _BLOCKS))
+        blocks: list[dict[str, SourcePredictions]] = []
+        predicted = dict.fromkeys(SCHEMES, 0)
+        for start in range(0, len(values), size):
+            block = self.predict(values[start : start + size], seasons[start : start + size])
+            for scheme, each in block.items():
+                predicted[scheme] += each.predicted
+            blocks.append(block)
+            judged(min(start + size, len(values)), predicted)
+        if len(blocks) < 2:
+            return blocks[0] if blocks else self.predict(values, seasons)
+        return {scheme: _joined([each[scheme] for each in blocks]) for scheme in SCHEMES}
 
     def _vote(self, corrected: CorrectedSamples, values: Floats, when: NDArray[np.intp]) -> Ballot:
         ballot = Ballot(len(values))

@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock_jobs.model import Aging
 from penstock_jobs.science.decay import Trial
-from penstock_jobs.science.indicators import SAMPLE, SHARES, Season
+from penstock_jobs.science.indicators import REFERENCE_COLUMNS, SAMPLE, SHARES, Season
 
 Columns = dict[str, tuple[str, ...]]
 
@@ -46,12 +46,6 @@ _SHAPES: Final = {
     "HBSA.Y": _Shape((6.41, 0.59), (3.54, 1.62), 0.0, 0.84, (-0.03415, -0.05979)),
     "HBSA.T": _Shape((7.02, 0.58), (7.31, 1.29), 0.0, 0.0, (-0.02453, -0.07313)),
 }
-#: The columns of a file, in order.
-_COLUMNS: Final = (
-    *("FC", "FE", "CL", "SOMCPH", "FTOTAL", "FRNAPH", "FRNAPH I", "FRNAPH II", "FRNAPH III"),
-    *("FRNAPH IV", "RYC2056", "COP", "ETHYLCOP", "EPICOP", "CHOL", "DiE", "FM-FS", "Hir", "DiC"),
-    *("ECP", "ECT", "GA17", "Dentium", "Adolescentis", "DA", "HBSA-Y", "HBSA-T"),
-)
 #: Samples by source, and by laboratory.
 _SOURCES: Final = (("HM", 54), ("CW", 20), ("PL", 16), ("PG", 13))
 _LABORATORIES: Final = (31, 20, 12, 20, 20)
@@ -140,7 +134,7 @@ def _columns(
     for name in SHARES:
         raw[name] = np.divide(100 * raw[name], whole, where=whole > 0, out=np.zeros(count))
     columns: Columns = {SAMPLE: tuple(samples)}
-    for title in _COLUMNS:
+    for title in REFERENCE_COLUMNS:
         name = title.replace(" ", ".").replace("-", ".")
         if name in raw:
             censored = ~human & (random.random(count) < _SHAPES[name].censored)

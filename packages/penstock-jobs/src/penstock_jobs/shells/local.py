@@ -9,7 +9,6 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -19,9 +18,8 @@ from penstock_jobs.shells.reaper import reaper_command
 from penstock_jobs.shells.shell import (
     CommandOutcome,
     OutputTail,
-    TimeLimits,
     read_lines,
-    wait_within_limits,
+    wait_or_end,
 )
 
 #: How long the pipes are read after the command has ended: its descendants may hold them open.
@@ -75,7 +73,6 @@ class LocalFolder:
         self,
         command: Sequence[str],
         on_line: Callable[[str], None] = lambda _: None,
-        limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
         on_error_line: Callable[[str], None] = lambda _: None,
     ) -> CommandOutcome:
         output_tail, error_tail = OutputTail(), OutputTail()
@@ -102,14 +99,14 @@ class LocalFolder:
                         read_lines(output.read, output_tail, on_line),
                         read_lines(errors.read, error_tail, on_error_line),
                     )
-                    reason = await _wait(process, control, pipes, limits)
+                    await _wait(process, control, pipes)
                 finally:
                     self._cleanup.forget(str(process.pid))
                 if number := control.recv(16):
                     cause = os.strerror(int(number))
                     raise CommandError(f"cannot run {command[0]!r}: {cause}")
                 assert process.returncode is not None
-                return CommandOutcome(process.returncode, output_tail.text, error_tail.text, reason)
+                return CommandOutcome(process.returncode, output_tail.text, error_tail.text)
 
 
 @asynccontextmanager
@@ -132,25 +129,21 @@ async def _wait(
     process: asyncio.subprocess.Process,
     control: socket.socket,
     pipes: asyncio.Future[tuple[None, None]],
-    limits: TimeLimits,
-) -> str:
-    """Returns the reason if the command was ended."""
+) -> None:
+    def ask() -> None:
+        with suppress(BrokenPipeError):
+            control.send(b"T")
+
+    def kill() -> None:
+        with suppress(OSError):  # it has ended
+            control.shutdown(socket.SHUT_WR)
+
     try:
-        return await wait_within_limits(limits, process.wait, partial(_end, process, control))
+        await wait_or_end(process.wait, ask, kill)
     finally:
-        control.shutdown(socket.SHUT_WR)  # ends what is left
+        kill()  # what is left
         with suppress(TimeoutError):
             await asyncio.wait_for(pipes, _PIPES_SECONDS)
-
-
-async def _end(process: asyncio.subprocess.Process, control: socket.socket, grace: float) -> None:
-    with suppress(BrokenPipeError):
-        control.send(b"T")
-    try:
-        await asyncio.wait_for(process.wait(), grace)
-    except TimeoutError:
-        control.shutdown(socket.SHUT_WR)
-        await process.wait()
 
 
 def _write(target: Path, content: bytes) -> None:

@@ -1,8 +1,8 @@
 """The interface of shells: a folder for one job, with files and commands in it.
 
-A command is a list of words, never a line for a shell to parse. When its time limit is over it is
-asked to end, and after a grace it is ended with everything it has started. Its output is passed on
-line by line, and a bounded tail of it is stored.
+A command is a list of words, never a line for a shell to parse. When it is cancelled it is asked to
+end, and after a grace it is killed with everything it has started. Its output is passed on line by
+line, and a bounded tail of it is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-#: Seconds between the request to end and the end.
+#: Seconds between the request to end and the kill.
 GRACE_SECONDS: Final = 5.0
 #: The stored tail of each output.
 OUTPUT_TAIL_BYTES: Final = 256 * 1024
@@ -23,24 +23,14 @@ LINE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLimits:
-    """Seconds until a command is asked to end (soft), and until it is ended (hard)."""
-
-    soft: float | None = None
-    hard: float | None = None
-    grace: float = GRACE_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
 class CommandOutcome:
     status: int  #: the exit status; negative: the signal that ended it
     output: str
     errors: str
-    reason: str = ""  #: why the shell ended it, if it did
 
     @property
     def succeeded(self) -> bool:
-        return self.status == 0 and not self.reason
+        return self.status == 0
 
 
 class WorkFolder(Protocol):
@@ -58,11 +48,10 @@ class WorkFolder(Protocol):
         self,
         command: Sequence[str],
         on_line: Callable[[str], None] = lambda _: None,
-        limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
         on_error_line: Callable[[str], None] = lambda _: None,
     ) -> CommandOutcome:
         """`on_line` is called for each line of output, `on_error_line` for each line of errors.
-        Cancellation ends the command first."""
+        Cancellation ends the command first: see `wait_or_end`."""
 
 
 class CommandShell(Protocol):
@@ -91,29 +80,21 @@ class OutputTail:
         return note + b"".join(self._lines).decode("utf-8", "replace")
 
 
-async def wait_within_limits(
-    limits: TimeLimits,
-    ended: Callable[[], Awaitable[object]],
-    end: Callable[[float], Awaitable[None]],
-) -> str:
-    """Wait for `ended`, or `end` it with so much grace. Returns the reason if it was ended."""
-    first = min((each for each in (limits.soft, limits.hard) if each is not None), default=None)
+async def wait_or_end(
+    ended: Callable[[], Awaitable[object]], ask: Callable[[], None], kill: Callable[[], None]
+) -> None:
+    """Wait for a command. When cancelled, `ask` it to end, and `kill` it after the grace, or when
+    cancelled again."""
     try:
-        async with asyncio.timeout(first):
-            await ended()
-    except TimeoutError:
-        await end(_grace(limits))
-        return f"ended after {first:g} seconds"
+        await ended()
     except asyncio.CancelledError:
-        await end(limits.grace)
+        ask()
+        try:
+            await asyncio.wait_for(ended(), GRACE_SECONDS)
+        except (TimeoutError, asyncio.CancelledError):
+            kill()
+            await ended()
         raise
-    return ""
-
-
-def _grace(limits: TimeLimits) -> float:
-    if limits.soft is None:
-        return 0.0
-    return limits.grace if limits.hard is None else max(limits.hard - limits.soft, 0.0)
 
 
 async def read_lines(

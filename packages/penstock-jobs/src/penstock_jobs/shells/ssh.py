@@ -1,8 +1,9 @@
 """Commands on another machine over SSH: `ssh://user@host:22`.
 
 Nothing has to be installed there. A short `sh` script starts the command in a session of its own
-and reads from the connection: when that ends, because the command is to end or the worker is gone,
-the script ends the command with everything it has started and removes its folder. Processes that
+and reads from the connection: a line asks the command to end. When the connection ends, because the
+command is to be killed or the worker is gone, the script kills the command with everything it has
+started and removes its folder. Processes that
 left the command's group are found by descent and by a mark in their environment (`/proc`, on
 Linux); only one that drops its environment and outlives its parents is missed.
 """
@@ -23,18 +24,17 @@ from penstock.client.ssh import SshConnection
 from penstock.core.errors import ConfigurationError
 from penstock_jobs.errors import CommandError
 from penstock_jobs.shells.shell import (
-    GRACE_SECONDS,
     CommandOutcome,
     OutputTail,
-    TimeLimits,
     read_lines,
-    wait_within_limits,
+    wait_or_end,
 )
 
-#: Arguments: grace, folder, the words of the command. The end of standard input ends the command.
+#: Arguments: folder, the words of the command. A line of standard input asks the command to end,
+#: its end kills it.
 _SCRIPT: Final = r"""
 exec 3<&0
-grace=$1 folder=$2; shift 2
+folder=$1; shift
 cd "$folder" || exit 125
 _PENSTOCK_JOB=$folder setsid "$@" </dev/null 3<&- & command=$!
 processes() {
@@ -63,11 +63,13 @@ finish() {
   done
 }
 (
-  cat <&3
+  read -r line <&3 && {
+    trap '' TERM
+    processes > "$folder/.processes"  # finds those that lose their parent now
+    send TERM
+    cat <&3
+  }
   trap '' TERM
-  processes > "$folder/.processes"  # finds those that lose their parent now
-  send TERM
-  sleep "$grace"
   finish
   rm -rf "$folder"
 ) >/dev/null 2>&1 & listener=$!
@@ -76,7 +78,7 @@ finish 2>/dev/null
 kill -s TERM $listener 2>/dev/null
 exit $status
 """
-#: How long the other side may take beyond the grace.
+#: How long the other side may take to end a command and to send the rest of its output.
 _EXTRA_SECONDS: Final = 10.0
 
 
@@ -146,11 +148,9 @@ class SshFolder:
         self,
         command: Sequence[str],
         on_line: Callable[[str], None] = lambda _: None,
-        limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
         on_error_line: Callable[[str], None] = lambda _: None,
     ) -> CommandOutcome:
-        grace = limits.grace if limits.soft is not None or limits.hard is None else 0.0
-        words = ["sh", "-c", _SCRIPT, "sh", f"{grace:g}", self.path, *command]
+        words = ["sh", "-c", _SCRIPT, "sh", self.path, *command]
         try:
             process = await self._connection.create_process(shlex.join(words), encoding=None)
         except (OSError, asyncssh.Error) as error:
@@ -161,17 +161,18 @@ class SshFolder:
             read_lines(process.stderr.read, errors, on_error_line),
         )
 
-        async def end(grace: float) -> None:
-            process.stdin.write_eof()
-            try:
-                await asyncio.wait_for(
-                    process.wait_closed(), max(grace, GRACE_SECONDS) + _EXTRA_SECONDS
-                )
-            except TimeoutError:
-                process.close()
+        def ask() -> None:
+            with suppress(OSError):  # it has ended
+                process.stdin.write(b"\n")
+
+        def kill() -> None:
+            with suppress(OSError):
+                process.stdin.write_eof()
+            # The connection may be dead: then nothing more comes from there.
+            asyncio.get_running_loop().call_later(_EXTRA_SECONDS, process.close)
 
         try:
-            reason = await wait_within_limits(limits, process.wait_closed, end)
+            await wait_or_end(process.wait_closed, ask, kill)
         finally:
             with suppress(TimeoutError):
                 await asyncio.wait_for(pipes, _EXTRA_SECONDS)
@@ -180,4 +181,4 @@ class SshFolder:
             raise CommandError("the SSH connection was lost before the command ended")
         if status > 128:  # `sh` reports a signal this way
             status = 128 - status
-        return CommandOutcome(status, output.text, errors.text, reason)
+        return CommandOutcome(status, output.text, errors.text)

@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from penstock.core.errors import AccessRefused, NotFound
+from penstock_jobs.datasets.matrices import DataMatrix
+from penstock_jobs.datasets.repository import SavedDataset
 from penstock_jobs.formats import MessageFormat
 from penstock_jobs.history.feed import JobChangeWatcher
 from penstock_jobs.model import (
@@ -31,6 +33,7 @@ from penstock_jobs.users.repository import JobUser, UserRepository
 class UserJobs(JobService):
     def __init__(self, jobs: JobService, user: JobUser, users: UserRepository) -> None:
         self.schedules = jobs.schedules
+        self.datasets = jobs.datasets
         self._jobs = jobs
         self._user = user
         self._users = users
@@ -60,6 +63,14 @@ class UserJobs(JobService):
         ids = await self._jobs.submit_workflow(document, options, self._user.name)
         await self._log("submitted workflow", ids[0].rpartition(".")[0], f"{len(ids)} jobs")
         return ids
+
+    async def save_dataset(
+        self, name: str, matrix: DataMatrix, rows: Sequence[Sequence[str]], owner: str = ""
+    ) -> SavedDataset:
+        self._check(self._user.may_submit, "save data sets")
+        saved = await self._jobs.save_dataset(name, matrix, rows, self._user.name)
+        await self._log("saved data set", detail=saved.reference)
+        return saved
 
     async def cancel(self, identity: str) -> JobRecord:
         await self._check_change(identity, "cancel")

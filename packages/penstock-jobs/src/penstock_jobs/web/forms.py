@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 from uuid import uuid4
 
 from nicegui import ui
@@ -31,8 +32,12 @@ from penstock_jobs.model import (
 from penstock_jobs.science import model_file, synthetic
 from penstock_jobs.service import JobService
 from penstock_jobs.web import upload
+from penstock_jobs.web.comparison import comparison_address
 from penstock_jobs.web.job_row import address
 from penstock_jobs.web.upload import drop_zone
+
+#: Saved data sets and built models to choose from.
+_LISTED: Final = 50
 
 
 class Drawable(Protocol):
@@ -51,7 +56,8 @@ class SubmitForm:
         self._kind = kind
         self._verb = verb
 
-    def draw(self, make: Callable[[str], JobRequest]) -> None:
+    def draw(self, make: Callable[[str], Sequence[JobRequest]]) -> None:
+        """`make` is called with the id; several requests are compared in the end."""
         with ui.row().classes("p-send"):
             self._name = ui.input("Job id", value=new_name(self._kind))
             self._name.props("outlined dense maxlength=255").classes("p-send-name")
@@ -61,33 +67,58 @@ class SubmitForm:
     def set_ready(self, complete: bool) -> None:
         self._button.set_enabled(complete)
 
-    async def _send(self, make: Callable[[str], JobRequest]) -> None:
+    async def _send(self, make: Callable[[str], Sequence[JobRequest]]) -> None:
         name = self._name.value.strip() or new_name(self._kind)
         self._button.disable()
         try:
-            await self._jobs.submit(make(name))
+            ids = [await self._jobs.submit(request) for request in make(name)]
         except (PenstockError, ConnectionError) as error:
             ui.notify(str(error), type="negative")
             self._button.enable()
         else:
-            ui.navigate.to(address(name))
+            ui.navigate.to(address(ids[0]) if len(ids) == 1 else comparison_address(ids))
 
 
 class DatasetUpload:
     """A drop zone for a data set, with the result of its check."""
 
-    def __init__(self, purpose: DatasetPurpose, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, jobs: JobService, purpose: DatasetPurpose, on_change: Callable[[], None]
+    ) -> None:
+        self._jobs = jobs
         self._purpose = purpose
         self._on_change = on_change
         self.check: DatasetCheck | None = None
 
-    def draw(self, title: str, hint: str, name: str) -> None:
+    async def draw(self, title: str, hint: str, name: str, chosen: str = "") -> None:
+        """`chosen` is the reference of a saved data set."""
+        saved = await asyncio.to_thread(self._jobs.datasets.datasets)
+        names = [each.reference for each in saved[:_LISTED]]
+        if chosen and chosen not in names:
+            names.insert(0, chosen)
         with ui.column().classes("gap-2"):
             drop_zone(title, hint, self.read, accept=".csv,.txt")
+            choice = ui.select(names, label="or a saved data set")
+            choice.props("outlined dense options-dense clearable").classes("w-full")
+            choice.set_visibility(bool(names))
             self._result = ui.column().classes("w-full gap-2").props(f"data-found={name}")
+            choice.on_value_change(lambda event: self._choose(event.value))
+        if chosen:
+            choice.set_value(chosen)
 
-    async def read(self, name: str, data: bytes) -> None:
-        self.check = await asyncio.to_thread(submission.check_dataset, data, self._purpose)
+    async def _choose(self, reference: str | None) -> None:
+        if not reference:
+            return
+        try:
+            text = await asyncio.to_thread(self._jobs.datasets.text, reference)
+        except (PenstockError, ConnectionError) as error:
+            ui.notify(str(error), type="negative")
+        else:
+            await self.read(reference, text.encode(), foreign=True)
+
+    async def read(self, name: str, data: bytes, *, foreign: bool = False) -> None:
+        check = partial(submission.check_dataset, data, self._purpose, foreign=foreign)
+        self.check = await asyncio.to_thread(check)
         self._result.clear()
         with self._result:
             upload.show_check(name, self.check)
@@ -104,60 +135,71 @@ class DatasetUpload:
 
 
 class PredictForm:
-    def __init__(self, jobs: JobService, models_of: str = "") -> None:
+    """With several models, each is a job, and their results are compared."""
+
+    def __init__(self, jobs: JobService, models_of: str = "", dataset: str = "") -> None:
         self._jobs = jobs
-        self._samples = DatasetUpload(DatasetPurpose.PREDICT, self._update_button)
-        self._models = b""
+        self._samples = DatasetUpload(jobs, DatasetPurpose.PREDICT, self._update_button)
+        self._models: dict[str, bytes] = {}
         self._chosen = models_of
+        self._dataset = dataset
         self._form = SubmitForm(jobs, "predict", "Predict")
 
     async def draw(self) -> None:
-        built = await self._jobs.list(1, 50, JobState.DONE, "build_models")
+        built = await self._jobs.list(1, _LISTED, JobState.DONE, "build_models")
         names = [record.id for record in built.records]
         if self._chosen and self._chosen not in names:
             names.insert(0, self._chosen)
         with ui.element("div").classes("p-columns"):
             hint = "A CSV with ; between cells: CLASS and the indicators"
-            self._samples.draw("Samples", hint, "samples")
+            # The button is there before a chosen data set enables it.
+            place = ui.element("div")
             with ui.column().classes("gap-2"):
-                hint = "The zip of a model building job"
-                drop_zone("Models", hint, self._check_models, accept=".zip")
-                choice = ui.select(names, label="or the models of a finished job")
-                choice.props("outlined dense options-dense clearable").classes("w-full")
+                hint_models = "The zip of a model building job"
+                drop_zone("Models", hint_models, self._upload_models, accept=".zip")
+                choice = ui.select(names, label="or the models of finished jobs", multiple=True)
+                choice.props("outlined dense options-dense clearable use-chips").classes("w-full")
                 choice.set_visibility(bool(names))
                 self._models_check = ui.column().classes("w-full gap-2")
-                choice.on_value_change(lambda event: self._choose(event.value))
+                choice.on_value_change(lambda event: self._choose(event.value or ()))
         with ui.row().classes("items-center"):
             button = ui.button("Use synthetic samples", icon="science")
             button.on_click(self._use_synthetic).props("flat dense no-caps")
-        self._form.draw(self._request)
+        self._form.draw(self._requests)
+        with place:
+            await self._samples.draw("Samples", hint, "samples", self._dataset)
         self._update_button()
         if self._chosen:
-            choice.set_value(self._chosen)
+            choice.set_value([self._chosen])
+
+    async def _upload_models(self, name: str, data: bytes) -> None:
+        self._models = {}
+        self._models_check.clear()
+        await self._check_models(name, data)
 
     async def _check_models(self, name: str, data: bytes) -> None:
-        self._models = b""
-        self._models_check.clear()
         with self._models_check:
             try:
                 model = await asyncio.to_thread(model_file.load_model, data)
             except PenstockError as error:
                 upload.show_rejected(name, str(error))
             else:
-                self._models = data
+                self._models[name] = data
                 count = sum(len(bag) for bag in model.bags.values())
                 upload.show_accepted(name, f"{count} signatures from {len(model.matrix)} samples")
         self._update_button()
 
-    async def _choose(self, id: str | None) -> None:  # noqa: A002 - the name in records
-        if not id:
-            return
-        try:
-            data = (await self._jobs.result(id)).models
-        except (PenstockError, ConnectionError) as error:
-            ui.notify(str(error), type="negative")
-        else:
-            await self._check_models(id, data)
+    async def _choose(self, ids: Sequence[str]) -> None:
+        self._models = {}
+        self._models_check.clear()
+        self._update_button()
+        for each in ids:
+            try:
+                data = (await self._jobs.result(each)).models
+            except (PenstockError, ConnectionError) as error:
+                ui.notify(str(error), type="negative")
+            else:
+                await self._check_models(each, data)
 
     async def _use_synthetic(self) -> None:
         text = write_csv(synthetic.test_columns(1))
@@ -166,13 +208,18 @@ class PredictForm:
     def _update_button(self) -> None:
         self._form.set_ready(self._samples.usable and bool(self._models))
 
-    def _request(self, name: str) -> JobRequest:
-        return PredictModels(name, self._samples.columns, self._models)
+    def _requests(self, name: str) -> list[JobRequest]:
+        models = list(self._models.values())
+        names = [name] if len(models) == 1 else [f"{name}.{at}" for at in range(1, len(models) + 1)]
+        return [
+            PredictModels(each, self._samples.columns, data)
+            for each, data in zip(names, models, strict=True)
+        ]
 
 
 class BuildForm:
     def __init__(self, jobs: JobService) -> None:
-        self._reference = DatasetUpload(DatasetPurpose.BUILD, self._update_button)
+        self._reference = DatasetUpload(jobs, DatasetPurpose.BUILD, self._update_button)
         self._files: dict[str, bytes] = {}
         self._agings: Agings = {}
         self._form = SubmitForm(jobs, "build", "Build models")
@@ -180,7 +227,7 @@ class BuildForm:
     async def draw(self) -> None:
         with ui.element("div").classes("p-columns"):
             hint = "A CSV of samples with their origin in the id, as P1-HM04"
-            self._reference.draw("Reference samples", hint, "reference")
+            await self._reference.draw("Reference samples", hint, "reference")
             with ui.column().classes("gap-2"):
                 hint = "Files env<NAME>-<SEASON>.txt, or a zip of them"
                 drop_zone(
@@ -189,7 +236,7 @@ class BuildForm:
                 self._trials_check = ui.column().classes("w-full gap-2")
         button = ui.button("Use synthetic data", icon="science", on_click=self._use_synthetic)
         button.props("flat dense no-caps").classes("self-start")
-        self._form.draw(self._request)
+        self._form.draw(lambda name: [self._request(name)])
         self._update_button()
 
     async def _check_trials(self, name: str, data: bytes) -> None:
@@ -237,19 +284,22 @@ class CommandForm:
         ).classes("p-muted")
         line = ui.input("Program and arguments", placeholder="/usr/bin/wc -l data.csv")
         line.props("outlined dense").classes("w-full")
-        self._form.draw(lambda name: CommandRun(name, _words(line.value or "")))
+        self._form.draw(lambda name: [CommandRun(name, _words(line.value or ""))])
 
 
 class CallForm:
-    """A Python function that a worker allows, with or without a Spark session."""
+    """A Python function that a worker allows: `call`, or `spark` with a session."""
 
-    def __init__(self, jobs: JobService) -> None:
-        self._form = SubmitForm(jobs, "call", "Call")
+    def __init__(self, jobs: JobService, kind: str) -> None:
+        self._kind = kind
+        self._form = SubmitForm(jobs, kind, "Call")
 
     async def draw(self) -> None:
+        options = "--allow" if self._kind == "call" else "--allow and --spark"
+        session = "" if self._kind == "call" else " Its first argument is the Spark session."
         ui.label(
-            "A Python function that a worker allows (--allow). What it prints is shown while it"
-            " runs."
+            f"A Python function that a worker allows ({options}).{session} What it prints is shown"
+            " while it runs."
         ).classes("p-muted")
         with ui.row().classes("w-full items-center"):
             function = ui.input("Function", placeholder="reports:monthly")
@@ -257,19 +307,18 @@ class CallForm:
             keywords = ui.input("Keyword arguments, a JSON object", value="{}")
             for field in (function, arguments, keywords):
                 field.props("outlined dense").classes("grow")
-            spark = ui.checkbox("with a Spark session")
 
         def make(name: str) -> JobRequest:
             values = {
                 "id": name,
-                "type": "spark" if spark.value else "call",
+                "type": self._kind,
                 "function": (function.value or "").strip(),
                 "arguments": _json(arguments.value, list, "Arguments"),
                 "keywords": _json(keywords.value, dict, "Keyword arguments"),
             }
             return read_request(json.dumps(values).encode())
 
-        self._form.draw(make)
+        self._form.draw(lambda name: [make(name)])
 
 
 def _words(line: str) -> tuple[str, ...]:
@@ -307,5 +356,5 @@ class FakeForm:
             for field in (duration, interval):
                 field.props("outlined dense")
         self._form.draw(
-            lambda name: Fake(name, float(duration.value or 0), float(interval.value or 1))
+            lambda name: [Fake(name, float(duration.value or 0), float(interval.value or 1))]
         )

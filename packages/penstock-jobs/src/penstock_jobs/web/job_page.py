@@ -14,6 +14,7 @@ from penstock.core.errors import NotFound, PenstockError
 from penstock_jobs.model import JobEvent, JobOutput, JobRecord, JobState
 from penstock_jobs.service import JobService
 from penstock_jobs.web import job_row, result_view
+from penstock_jobs.web.comparison import comparison_address
 from penstock_jobs.web.job_row import (
     RETRYABLE_STATES,
     JobBar,
@@ -55,6 +56,9 @@ class JobView:
             if response.models:
                 target = f"/jobs?models={response.id}"
                 ui.link("Predict with these models", target).classes("p-accent")
+            if response.results:
+                target = comparison_address([response.id])
+                ui.link("Compare with other predictions", target).classes("p-accent")
 
     def _draw(self, record: JobRecord) -> None:
         with ui.column().classes("p-card p-one gap-3"):
@@ -166,13 +170,13 @@ def _facts(record: JobRecord, now: datetime) -> str:
         facts["attempts"] = str(record.attempts)
     if record.owner:
         facts["submitted by"] = record.owner
-    if record.worker:
-        facts["worker"] = record.worker
     if record.priority:
         facts["priority"] = str(record.priority)
-    return "".join(
-        f"<span><b>{escape(name)}</b> {escape(value)}</span>" for name, value in facts.items()
-    )
+    texts = {name: escape(value) for name, value in facts.items()}
+    if record.worker:
+        target = job_row.worker_address(record.worker)
+        texts["worker"] = f'<a href="{target}">{escape(record.worker)}</a>'
+    return "".join(f"<span><b>{escape(name)}</b> {text}</span>" for name, text in texts.items())
 
 
 def _notable_events(events: Sequence[JobEvent]) -> list[JobEvent]:

@@ -29,6 +29,10 @@ def address(id: str) -> str:  # noqa: A002 - as records have it
     return f"/jobs/{quote(id)}"
 
 
+def worker_address(name: str) -> str:
+    return f"/workers/{quote(name)}"
+
+
 class StateBadge:
     def __init__(self) -> None:
         with ui.element("span").classes("p-pill").props("role=status") as self._pill:
@@ -137,6 +141,10 @@ def span(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 def ago(moment: datetime, now: datetime) -> str:
     seconds = (now - moment).total_seconds()
     return "just now" if seconds < 5 else f"{_rough(seconds)} ago"
@@ -148,6 +156,8 @@ def progress_text(record: JobRecord, now: datetime) -> str:
             return f"waiting for {_rough((now - record.submitted).total_seconds())}"
         case JobState.RUNNING:
             text = f"{record.progress:.0%}"
+            if samples := record.summary.get("samples"):
+                text += f" · {record.summary.get('predicted', 0)} of {samples} samples predicted"
             left = (record.end - now).total_seconds() if record.end else 0.0
             return f"{text} · about {_rough(left)} left" if left > 0 else text
         case JobState.RETRYING:

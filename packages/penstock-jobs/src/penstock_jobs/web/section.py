@@ -19,6 +19,8 @@ from penstock_jobs.users.authenticator import JobsAuthenticator
 from penstock_jobs.users.repository import JobRole, JobUser, UserRepository
 from penstock_jobs.users.user_jobs import UserJobs
 from penstock_jobs.web import forms
+from penstock_jobs.web.comparison import ComparisonPage, parse_ids
+from penstock_jobs.web.dataset_page import DatasetPage
 from penstock_jobs.web.job_list import JobList
 from penstock_jobs.web.job_page import JobView
 from penstock_jobs.web.result_view import result_file
@@ -81,7 +83,26 @@ def section_over(
             DashboardPage(
                 "/workers", "Workers", "dns", pages.workers, "What each worker runs.", role
             ),
+            DashboardPage(
+                "/datasets",
+                "Data sets",
+                "table_rows",
+                pages.datasets,
+                "Enter samples, and save them for predictions.",
+                role,
+            ),
+            DashboardPage(
+                "/compare",
+                "Compare",
+                "compare_arrows",
+                pages.compare,
+                "Predictions of the same samples by several models.",
+                role,
+            ),
             DashboardPage("/jobs/{id:path}", "Job", "science", pages.job, role=role, in_menu=False),
+            DashboardPage(
+                "/workers/{name:path}", "Worker", "dns", pages.worker, role=role, in_menu=False
+            ),
         ),
         (DashboardDownload("/results/{id:path}", result_file(pages.jobs), role),),
         Path(__file__).with_name("static"),
@@ -118,10 +139,11 @@ class SectionPages:
         models = visit.query.get("models", "")
         jobs = self.jobs(visit)
         submit_forms: dict[str, forms.Drawable] = {
-            "Predict": forms.PredictForm(jobs, models),
+            "Predict": forms.PredictForm(jobs, models, visit.query.get("dataset", "")),
             "Build": forms.BuildForm(jobs),
             "Command": forms.CommandForm(jobs),
-            "Function": forms.CallForm(jobs),
+            "Function": forms.CallForm(jobs, "call"),
+            "Spark": forms.CallForm(jobs, "spark"),
             "Trial run": forms.FakeForm(jobs),
         }
         with ui.column().classes("p-card p-new gap-3"):
@@ -137,6 +159,18 @@ class SectionPages:
     async def workers(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
         await WorkerList(self.jobs(visit)).load()
+
+    async def worker(self, visit: PageRequest) -> None:
+        ui.add_head_html(_STYLES)
+        await WorkerList(self.jobs(visit), visit.parameters["name"]).load()
+
+    async def datasets(self, visit: PageRequest) -> None:
+        ui.add_head_html(_STYLES)
+        await DatasetPage(self.jobs(visit)).draw(visit)
+
+    async def compare(self, visit: PageRequest) -> None:
+        ui.add_head_html(_STYLES)
+        await ComparisonPage(self.jobs(visit), parse_ids(visit.query.get("jobs", ""))).draw()
 
     async def job(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)

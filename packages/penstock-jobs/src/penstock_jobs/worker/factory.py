@@ -21,6 +21,7 @@ from penstock_jobs.queue.topology import TYPES, Durability
 from penstock_jobs.queue.worker_connection import WorkerConnection
 from penstock_jobs.shells.local import LocalShell
 from penstock_jobs.shells.shell import CommandShell
+from penstock_jobs.worker.slots import first_prefetch
 from penstock_jobs.worker.worker import Worker, WorkerSettings
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _connection(url: str, plan: WorkerPlan, types: tuple[str, ...]) -> WorkerCon
     return Amqp091WorkerConnection(
         parse_amqp_url(url),
         types,
-        plan.slots,
+        first_prefetch(plan.slots),
         queue=plan.request_queue,
         responses=(plan.settings.response_exchange, plan.response_queues),
         durability=plan.durability,

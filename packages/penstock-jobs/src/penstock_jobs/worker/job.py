@@ -14,7 +14,6 @@ from penstock_jobs.history.changes import digest
 from penstock_jobs.model import JobRequest, VoteResult
 from penstock_jobs.queue.properties import RequestProperties
 from penstock_jobs.queue.worker_connection import JobDelivery, JobMessage
-from penstock_jobs.shells.shell import TimeLimits
 
 
 class JobStage(Enum):
@@ -79,7 +78,6 @@ class WorkerJob:
     properties: RequestProperties
     delivery: JobDelivery
     stage: JobStage = JobStage.WAITING
-    limits: TimeLimits = TimeLimits()  # noqa: RUF009 - frozen
     attempt: Attempt | None = None
     started: float = 0.0  #: by the loop's clock
     observed_since: float | None = None  #: since when the attempt is known to run
@@ -90,6 +88,7 @@ class WorkerJob:
     results: tuple[VoteResult, ...] = ()
     output: OutputBuffer = field(default_factory=OutputBuffer)
     cancelled: bool = False
+    exceeded: float = 0.0  #: the time limit that is over, in seconds
     #: The response, stored until the broker confirms it.
     messages: list[JobMessage] = field(default_factory=list)
     final: bool = False  #: whether that is the final response

@@ -47,10 +47,11 @@ class JobSlots:
         *,
         start: Callable[[WorkerJob, JobExecutor], None],
         requeue: Callable[[WorkerJob], None],
-        on_long: Callable[[WorkerJob], None],
+        on_long: Callable[[WorkerJob, float], None],
         rates: Mapping[str, float] | None = None,
     ) -> None:
-        """`start` may finish a job at once; `on_long` is called repeatedly for a long attempt."""
+        """`start` may finish a job at once; `on_long` is called repeatedly for a long attempt, with
+        its seconds."""
         self._slots = slots
         self._limits = {kind: RateLimit(rate) for kind, rate in (rates or {}).items()}
         self._executors = executors
@@ -64,6 +65,7 @@ class JobSlots:
         self._running: dict[str, WorkerJob] = {}
         self._starting = False
         self._stopping = False
+        self._last_change = 0.0  # when a job ended, or the first one started
         self._timer: asyncio.TimerHandle | None = None
         self._limit_timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
@@ -87,6 +89,8 @@ class JobSlots:
             return  # a job finished as it was started: the loop below goes on
         self._starting = True
         waiting = self._waiting
+        if waiting and not self._running:
+            self._last_change = asyncio.get_running_loop().time()
         while waiting:
             at = self._next_permitted() if self._limits else 0
             if at is None:
@@ -133,6 +137,7 @@ class JobSlots:
     def finish(self, job: WorkerJob) -> None:
         """Release the slot and start the next job."""
         self.release(job)
+        self._last_change = asyncio.get_running_loop().time()
         prefetch = self._prefetch.update(len(self._running))
         if prefetch is not None and not self._stopping:
             self._connection.set_prefetch(prefetch)
@@ -178,7 +183,8 @@ class JobSlots:
             elif job.attempt is not None and job.attempt.is_started:
                 job.observed_since = now
         for job in long:
-            self._on_long(job)
+            assert job.observed_since is not None
+            self._on_long(job, now - job.observed_since)
         if long and not self._stopping:
             self._isolate(len(long))
         self.start_waiting()
@@ -189,9 +195,14 @@ class JobSlots:
             self._connection.set_prefetch(prefetch)
         if len(self._running) > self._slots:
             self._withdraw()
-        if long >= self._slots and self._waiting:
+        if long >= self._slots and self._waiting and not self._is_next_soon():
             self._requeue_waiting()
             self._connection.set_prefetch(self._prefetch.pause())
+
+    def _is_next_soon(self) -> bool:
+        """Whether the jobs that wait will have a slot in a moment."""
+        since = asyncio.get_running_loop().time() - self._last_change
+        return self._prefetch.is_doubled and since < _NEXT_SECONDS
 
     def _requeue_waiting(self) -> None:
         for job in self.clear_waiting():
@@ -213,6 +224,14 @@ _SHORT_JOBS: Final = 32
 _PREFETCH_SECONDS: Final = 0.1
 _MIN_PREFETCH: Final = 64
 _MAX_PREFETCH: Final = 1024
+#: With so many slots one is soon free, so the next jobs are prefetched…
+_MANY_SLOTS: Final = 32
+#: … while jobs take less than this on average, in seconds.
+_NEXT_SECONDS: Final = 2.0
+
+
+def first_prefetch(slots: int) -> int:
+    return 2 * slots if slots >= _MANY_SLOTS else slots
 
 
 class PrefetchController:
@@ -220,12 +239,13 @@ class PrefetchController:
 
     It begins with the number of slots, because other workers cannot take what this one holds. While
     most jobs are short it doubles up to about a tenth of a second of work: then a round trip per
-    job would take longer than the job. The first long job resets it.
+    job would take longer than the job. The first long job resets it. With many slots it is twice
+    their number while jobs take up to two seconds: the next job of each slot is there already.
     """
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._current = slots  # as set on the connection
+        self._current = first_prefetch(slots)  # as set on the connection
         self._short = 0  # in a row
         self._done = 0  # since the last change
         self._mean = 0.0  # seconds
@@ -236,6 +256,11 @@ class PrefetchController:
         """How many jobs may be started on an executor that can or cannot prefetch."""
         prefetching = self.is_prefetching and can_prefetch
         return self._slots * self._per_slot if prefetching else self._slots
+
+    @property
+    def is_doubled(self) -> bool:
+        """Whether the next job of each slot is prefetched."""
+        return not self.is_prefetching and self._current > self._slots
 
     def record(self, seconds: float) -> None:
         self._short = self._short + 1 if seconds < _SHORT_SECONDS else 0
@@ -248,6 +273,9 @@ class PrefetchController:
             if self._short >= _SHORT_JOBS:
                 self.is_prefetching = True
                 return self._raise(_MIN_PREFETCH)
+            if self._slots >= _MANY_SLOTS and self._done >= self._slots and self._current:
+                wanted = first_prefetch(self._slots) if self._mean < _NEXT_SECONDS else self._slots
+                return self._set(wanted) if wanted != self._current else None
         elif self._done >= self._current and self._per_slot < self._limit:
             return self._raise(min(2 * self._per_slot, self._limit))
         if self._current == 0 and running < self._slots:

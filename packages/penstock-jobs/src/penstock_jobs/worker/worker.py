@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy
+from penstock.core.telemetry import message_spans
+from penstock_jobs.errors import JobTimeout
 from penstock_jobs.executors.executor import JobExecutor, JobOutcome
 from penstock_jobs.model import ATTEMPTS, VoteResult
 from penstock_jobs.queue.worker_connection import (
@@ -45,6 +47,7 @@ from penstock_jobs.worker.slots import JobSlots
 
 if TYPE_CHECKING:
     from penstock_jobs.worker.history_check import HistoryCheck
+    from penstock_jobs.worker.job_spans import JobSpans
 
 log = get_logger(__name__)
 
@@ -116,6 +119,11 @@ class Worker:
                 settings.retry_policy, settings.retry_policies, responses, self.metrics
             ),
         )
+        self._spans: JobSpans | None = None
+        if (spans := message_spans()) is not None:
+            from penstock_jobs.worker.job_spans import JobSpans
+
+            self._spans = JobSpans(spans, self.name)
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -216,18 +224,22 @@ class Worker:
         job.start = datetime.now(UTC)
         for middleware in self._middleware:
             middleware.before_attempt(job)
+        token = None if self._spans is None else self._spans.start(job)
         try:
-            job.attempt = executor.start(job.request, job.limits, JobAttemptListener(self, job))
+            job.attempt = executor.start(job.request, JobAttemptListener(self, job))
         except Exception as error:
             if not isinstance(error, PenstockError):
                 log.exception("attempt not started", job=job.id)
             self.failed(job, error)
+        finally:
+            if self._spans is not None:
+                self._spans.detach(token)
 
     # From attempt to settlement. After an attempt was requeued its reports are ignored.
 
-    def _long(self, job: WorkerJob) -> None:
+    def _long(self, job: WorkerJob, seconds: float) -> None:
         for middleware in self._middleware:
-            middleware.on_long_attempt(job)
+            middleware.on_long_attempt(job, seconds)
 
     def progress(
         self, job: WorkerJob, share: float, finish: datetime | None, results: tuple[VoteResult, ...]
@@ -251,6 +263,10 @@ class Worker:
 
     def failed(self, job: WorkerJob, error: Exception) -> None:
         if job.stage is JobStage.RUNNING:
+            if job.exceeded:
+                error = JobTimeout(f"ended after {job.exceeded:g} seconds")
+            if self._spans is not None:
+                self._spans.failed(job, error)
             for middleware in self._middleware:
                 if (decision := middleware.after_failure(job, error)) is not None:
                     self._settle(job, decision)
@@ -259,6 +275,8 @@ class Worker:
     def _settle(self, job: WorkerJob, decision: JobDecision) -> None:
         job.move(JobStage.SETTLING)
         job.final = decision.retry is None
+        if self._spans is not None:
+            decision = self._spans.respond(job, decision)
         job.messages = decision.messages
         job.attempt = None
         self._slots.finish(job)
@@ -314,6 +332,8 @@ class Worker:
         self.metrics.returned += 1
         self._registry.close(job)
         self._connection.requeue(job.delivery)
+        if self._spans is not None:
+            self._spans.requeued(job)
 
 
 class JobAttemptListener:

@@ -39,6 +39,7 @@ def fail(text: str = "as asked") -> None:
 
 def count_on_spark(spark: SparkSession, rows: int) -> int:
     """Make as many rows, and count them."""
+    print(f"counting {rows:,} rows")
     return spark.range(rows).count()
 
 

@@ -16,9 +16,13 @@ from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.client import JobsClient
 from penstock_jobs.errors import JobFailed
 from penstock_jobs.formats import MessageFormat, read_response
-from penstock_jobs.model import Fake, FunctionCall, JobOptions
+from penstock_jobs.history.recorder import JobRecorder
+from penstock_jobs.history.repository import JobRepository
+from penstock_jobs.model import Fake, FunctionCall, JobOptions, JobState
 from penstock_jobs.queue.topology import Durability
 from penstock_jobs.worker.worker import WorkerSettings
+from penstock_store import Database
+from tests.databases import copy_of
 from tests.integration.jobs.conftest import until
 from tests.integration.jobs.running import PATIENCE, SAMPLES, clean, tapped, working
 from tests.peers import Broker, Penstock, RabbitMQ
@@ -105,6 +109,23 @@ async def test_work_goes_on_after_all_places_were_taken(
 
         assert (await again.result()).value == 2
     assert values == [1, 2, 3, 4, 5]
+
+
+async def test_the_history_is_recorded_over_1_0(penstock: Penstock, embedded_template: str) -> None:
+    clean(penstock.url)
+    url = over_1_0(penstock)
+    with copy_of(embedded_template) as address, Database(address) as database:
+        repository = JobRepository(database)
+        recorder = JobRecorder(url, repository)
+        await recorder.open()
+        async with asyncio.timeout(PATIENCE), working(url, types=("fake",)):
+            async with JobsClient(url) as client:
+                await (await client.submit(Fake("recorded", 0.3, 0.1))).result()
+            await until(lambda: repository.known(["recorded"])["recorded"][1] is JobState.DONE)
+        await recorder.close()
+        states = [event.state for event in repository.events("recorded")]
+    clean(penstock.url)
+    assert states == [JobState.WAITING, JobState.RUNNING, JobState.DONE]
 
 
 async def test_what_runs_is_cancelled_over_1_0(penstock: Penstock) -> None:

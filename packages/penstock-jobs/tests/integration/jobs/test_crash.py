@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pika
 import pytest
@@ -19,6 +20,7 @@ from penstock_jobs.formats import read_response
 from tests.fixtures import needed
 from tests.integration.jobs.running import PATIENCE, WorkerProcess, clean
 from tests.peers import Broker, Penstock, RabbitMQ
+from tests.rabbitmq_cluster import RabbitMQCluster
 
 REQUESTS = "ichnaea.fake.request"
 RESPONSES = "ichnaea.fake.response"
@@ -112,11 +114,23 @@ def crash_course(
     return finals(broker.url)
 
 
+_PEER: Final = [pytest.mark.peer, pytest.mark.slow]
+
+
 @pytest.fixture(
-    params=[Penstock, pytest.param(RabbitMQ, marks=[pytest.mark.peer, pytest.mark.slow])],
-    ids=["penstock", "rabbitmq"],
+    params=[
+        Penstock,
+        pytest.param(RabbitMQ, marks=_PEER),
+        pytest.param(RabbitMQCluster, marks=_PEER),
+    ],
+    ids=["penstock", "rabbitmq", "rabbitmq-cluster"],
 )
 def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    if request.param is RabbitMQCluster:  # a restart is that of one node, in turn
+        with needed(RabbitMQCluster, tmp_path / "broker") as cluster:
+            clean(cluster.url)
+            yield cluster
+        return
     server: Broker = needed(request.param, tmp_path / "broker")
     server.start()
     clean(server.url)
@@ -124,8 +138,12 @@ def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broke
     server.kill()
 
 
+@pytest.mark.timeout(300)
 def test_each_job_ends_once_although_workers_are_killed(own_broker: Broker, tmp_path: Path) -> None:
-    found = crash_course(own_broker, tmp_path, jobs=40, kills=2, restarts=1, duration=0.2)
+    nodes = 3 if isinstance(own_broker, RabbitMQCluster) else 1
+    found = crash_course(
+        own_broker, tmp_path, jobs=40, kills=nodes + 1, restarts=nodes, duration=0.2
+    )
 
     assert found == Counter({f"k{number}": 1 for number in range(40)})
 

@@ -71,8 +71,9 @@ def others(step: int, copies: int) -> object:
         others(1, 1),  # nothing is written
         others(2, 1),  # the client's queue has its copy
         (3, 2),  # all have theirs; the acknowledgement is missing
-        (4, 1),  # all is written, nothing is synced
-        others(5, 1),  # all is synced, and the worker has not heard of it
+        others(4, 2),  # they are synced
+        others(5, 2),  # the acknowledgement is about to be written
+        (6, 1),  # it is written, and the worker has not heard of it
     ],
 )
 async def test_a_job_that_is_answered_as_the_broker_dies_ends_once_for_who_goes_by_ids(

@@ -42,14 +42,22 @@ async def test_models_built_on_spark_are_those_built_here_and_predict(client: Jo
 
     built = await (await client.submit(BuildModels("build", reference, trials))).result()
     samples = PredictModels("predict", synthetic.test_columns(1), built.models)
-    predicted = await (await client.submit(samples)).result()
+    job = await client.submit(samples)
+    counts = [each.results[-1] for each in [each async for each in job] if each.results]
+    predicted = await job.result()
     counted = await client.submit(SparkCall("count", f"{SAMPLES}:count_on_spark", (1_000,)))
+    printed = "".join([each.output or "" async for each in counted])
 
     chosen = [each for each in CONFIGURATIONS if each.kind == METHOD]
     here = build(new_model(prepare(reference), decay_coefficients(trials)), searches(FRESH, chosen))
     assert load_model(built.models).bags == here.bags
-    assert {each.total_samples for each in predicted.results} == {15}
+    assert {each.total_samples for each in (*counts, *predicted.results)} == {15}
+    judged = [each.predicted_samples for each in counts if each.dataset is None]
+    assert judged
+    assert judged == sorted(judged)
+    assert judged[-1] == predicted.results[-1].predicted_samples
     assert (await counted.result()).value == 1_000
+    assert "counting 1,000 rows\n" in printed
 
 
 async def test_after_work_on_spark_was_ended_there_is_another_session(client: JobsClient) -> None:

@@ -11,7 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.core.errors import NotFound, PreconditionFailed
+from penstock_jobs.datasets.matrices import BUILT_IN, DataMatrix, check_name, dataset_of
+from penstock_jobs.datasets.repository import DatasetRepository, SavedDataset
 from penstock_jobs.formats import MessageFormat
+from penstock_jobs.formats.csv import write_csv
 from penstock_jobs.history.feed import JobChangeWatcher
 from penstock_jobs.model import (
     JobEvent,
@@ -56,11 +59,60 @@ class MemorySchedules(ScheduleRepository):
             raise NotFound(f"there is no schedule {identity!r}")
 
 
+class MemoryDatasets(DatasetRepository):
+    def __init__(self) -> None:
+        self.own: dict[str, DataMatrix] = {}
+        self.saved: dict[str, list[tuple[SavedDataset, str]]] = {}
+
+    def matrices(self) -> list[DataMatrix]:
+        return [*BUILT_IN.values(), *self.own.values()]
+
+    def add_matrix(self, matrix: DataMatrix) -> None:
+        if matrix.name in BUILT_IN:
+            raise PreconditionFailed(f"the matrix {matrix.name!r} is built in")
+        self.own[matrix.name] = matrix
+
+    def remove_matrix(self, name: str) -> None:
+        if self.own.pop(name, None) is None:
+            raise NotFound(f"there is no matrix {name!r}")
+
+    def save(
+        self, name: str, matrix: DataMatrix, rows: Sequence[Sequence[str]], who: str = ""
+    ) -> SavedDataset:
+        check_name(name)
+        text = write_csv(dataset_of(matrix, rows))
+        versions = self.saved.setdefault(name, [])
+        samples = text.count("\n") - 1
+        new = SavedDataset(name, len(versions) + 1, matrix.name, samples, who, now())
+        versions.append((new, text))
+        return new
+
+    def datasets(self) -> list[SavedDataset]:
+        return [versions[-1][0] for versions in self.saved.values()]
+
+    def versions(self, name: str) -> list[SavedDataset]:
+        if name not in self.saved:
+            raise NotFound(f"there is no data set {name!r}")
+        return [saved for saved, _ in reversed(self.saved[name])]
+
+    def text(self, reference: str) -> str:
+        for versions in self.saved.values():
+            for saved, text in reversed(versions):
+                if reference in (saved.name, saved.reference):
+                    return text
+        raise NotFound(f"there is no data set {reference!r}")
+
+    def remove(self, name: str) -> None:
+        if self.saved.pop(name, None) is None:
+            raise NotFound(f"there is no data set {name!r}")
+
+
 class MemoryJobs(JobService):
     """A test moves a job by `change` and ends it by `finish`."""
 
     def __init__(self) -> None:
         self.schedules = MemorySchedules()
+        self.datasets = MemoryDatasets()
         self.records: dict[str, JobRecord] = {}
         self.requests: dict[str, JobRequest] = {}
         self.options: dict[str, JobOptions] = {}

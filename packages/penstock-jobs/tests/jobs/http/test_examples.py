@@ -1,10 +1,12 @@
-"""The sample clients of the API: JavaScript is run; of both, the paths they use exist."""
+"""The sample clients of the API are run where their languages are installed."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,10 +38,19 @@ def test_the_paths_that_examples_use_exist(name: str) -> None:
     assert used <= {path for _, path in known}
 
 
-async def test_the_javascript_client_follows_a_job_to_its_result() -> None:
-    node = shutil.which("node")
-    if node is None:
-        missing(PeerMissing("node is not installed"))
+#: What tells that a language can run its client.
+CLIENTS = {
+    "jobs.mjs": ("node", "-e", "fetch"),
+    "jobs.php": ("php", "-r", "exit(extension_loaded('curl') ? 0 : 1);"),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_client_follows_a_job_to_its_result(client: str) -> None:
+    program, *check = CLIENTS[client]
+    if shutil.which(program) is None or subprocess.run([program, *check], check=False).returncode:
+        missing(PeerMissing(f"{program} is not installed, or lacks its HTTP client"))
+    command = program, str(EXAMPLES / client)
     jobs = MemoryJobs()
 
     async def work() -> None:
@@ -48,32 +59,23 @@ async def test_the_javascript_client_follows_a_job_to_its_result() -> None:
                 await jobs.change(record.id, progress=0.5)
                 await jobs.finish(record.id, JobResponse(record.id, record.kind, value=[1, "ü"]))
 
-    async with serve_app(create_app(jobs, ApiLimits(token=TOKEN)), "127.0.0.1", 0) as url:
-        working = asyncio.create_task(work())
+    async def run(*words: str, **environment: str) -> tuple[int | None, bytes, bytes]:
         process = await asyncio.create_subprocess_exec(
-            node,
-            str(EXAMPLES / "jobs.mjs"),
-            url,
-            "fake",
-            "1",
+            *(*command, *words),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={"PENSTOCK_JOBS_TOKEN": TOKEN},
+            env=environment,
         )
+        return await process.wait(), *await process.communicate()
+
+    async with serve_app(create_app(jobs, ApiLimits(token=TOKEN)), "127.0.0.1", 0) as url:
+        working = asyncio.create_task(work())
         async with asyncio.timeout(60):
-            output, errors = await process.communicate()
-            refused = await asyncio.create_subprocess_exec(
-                node,
-                str(EXAMPLES / "jobs.mjs"),
-                url,
-                "fake",
-                stderr=asyncio.subprocess.PIPE,
-                env={},
-            )
-            _, reason = await refused.communicate()
+            status, output, errors = await run(url, "fake", "1", PENSTOCK_JOBS_TOKEN=TOKEN)
+            refused, _, reason = await run(url, "fake")
         working.cancel()
 
-    assert process.returncode == 0, errors
-    assert b'"value":[1,"\xc3\xbc"]' in output
+    assert status == 0, errors
+    assert json.loads(output)["value"] == [1, "ü"]
     assert b"done 100 %" in errors
-    assert (refused.returncode, reason.startswith(b"401 ")) == (1, True)
+    assert (refused, reason.startswith(b"401 ")) == (1, True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from penstock.core.basic_properties import BasicProperties
+from penstock_jobs.errors import JobFailed
 from penstock_jobs.executors.executor import AttemptListener, JobOutcome
 from penstock_jobs.model import JobRequest
 from penstock_jobs.queue.worker_connection import (
@@ -16,7 +17,6 @@ from penstock_jobs.queue.worker_connection import (
     JobSettlement,
     WorkerListener,
 )
-from penstock_jobs.shells.shell import TimeLimits
 
 
 class Line:
@@ -81,7 +81,7 @@ class Bench:
 
     async def close(self) -> None: ...
 
-    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Lying:
+    def start(self, request: JobRequest, listener: AttemptListener) -> Lying:
         self.lying[request.id] = Lying(self, request.id, listener)
         return self.lying[request.id]
 
@@ -99,14 +99,19 @@ class Lying:
     def __init__(self, bench: Bench, identity: str, listener: AttemptListener) -> None:
         self.id = identity
         self.listener = listener
+        self.interrupted = False
         self._bench = bench
 
     @property
     def is_started(self) -> bool:
         return next(iter(self._bench.lying.values())) is self
 
+    def interrupt(self) -> None:
+        self.interrupted = True
+
     def terminate(self, reason: str) -> None:
         del self._bench.lying[self.id]
+        self.listener.failed(JobFailed(reason))
 
     def withdraw(self) -> bool:
         return not self.is_started and self._bench.lying.pop(self.id, None) is not None

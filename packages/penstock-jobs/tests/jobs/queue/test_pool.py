@@ -14,7 +14,6 @@ from penstock_jobs.executors.functions import run_in_pool
 from penstock_jobs.pool import pool as pools
 from penstock_jobs.pool.messages import DONE, PROGRESS, READY, RETURN, RUN
 from penstock_jobs.pool.pool import PoolTask, ProcessPool
-from penstock_jobs.shells.shell import TimeLimits
 
 
 class Puppet:
@@ -187,12 +186,11 @@ async def test_progress_is_heard_as_far_as_it_makes_sense(
         "f",
         (),
         {},
-        TimeLimits(),
         cast(AttemptListener, Told()),
         lambda value, seconds: JobOutcome(),
     )
 
-    puppet(pool).say(PROGRESS, 1, share, finish)
+    puppet(pool).say(PROGRESS, 1, share, finish, None)
 
     assert told == heard
 

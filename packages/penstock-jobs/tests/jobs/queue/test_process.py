@@ -33,7 +33,7 @@ async def test_a_daemon_that_a_function_has_started_ends_with_it(tmp_path: Path)
         (str(place),),
         {},
         as_json=True,
-        on_progress=lambda share, finish: None,
+        on_progress=lambda share, finish, detail: None,
         on_done=lambda value, seconds: None,
         on_failed=lambda kind, text, again: lost.set_exception(AssertionError(text)),
         on_lost=lost.set_result,

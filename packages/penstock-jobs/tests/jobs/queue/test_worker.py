@@ -15,7 +15,6 @@ from penstock_jobs.executors.executor import AttemptListener
 from penstock_jobs.model import JobRequest
 from penstock_jobs.queue.properties import REPEATED, final_message_id
 from penstock_jobs.queue.worker_connection import WorkerListener
-from penstock_jobs.shells.shell import TimeLimits
 from penstock_jobs.worker import Worker, WorkerSettings
 from penstock_jobs.worker.history_check import HistoryCheck
 from penstock_jobs.worker.job import RequestMatch, WorkerJob
@@ -41,17 +40,17 @@ async def worker(line: Line, bench: Bench) -> AsyncIterator[Worker]:
 
 
 class Strict(Bench):
-    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Lying:
+    def start(self, request: JobRequest, listener: AttemptListener) -> Lying:
         raise WorkNotPermitted("not here")
 
 
 class Mistaken(Bench):
     """Fails at one in a way nobody thought of."""
 
-    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Lying:
+    def start(self, request: JobRequest, listener: AttemptListener) -> Lying:
         if request.id == "bad":
             raise ValueError("nobody thought of that")
-        return super().start(request, limits, listener)
+        return super().start(request, listener)
 
 
 class Slow:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -10,9 +13,17 @@ from hypothesis import strategies as st
 
 from penstock.core.basic_properties import BasicProperties
 from penstock.core.errors import PreconditionFailed
+from penstock_jobs.executors.executor import AttemptListener
 from penstock_jobs.executors.functions import is_permitted
 from penstock_jobs.formats import EncodedMessage, MessageFormat
-from penstock_jobs.model import Fake, JobOptions, JobState, read_options, write_options
+from penstock_jobs.model import (
+    Fake,
+    FunctionCall,
+    JobOptions,
+    JobState,
+    read_options,
+    write_options,
+)
 from penstock_jobs.queue.properties import (
     RequestProperties,
     ResponseProperties,
@@ -31,8 +42,11 @@ from penstock_jobs.queue.worker_connection import (
     read_cancel_request,
     write_cancel_request,
 )
+from penstock_jobs.shells.shell import GRACE_SECONDS
 from penstock_jobs.worker.job import TRANSITIONS, JobRegistry, JobStage, RequestMatch, WorkerJob
-from penstock_jobs.worker.slots import PrefetchController, RateLimit
+from penstock_jobs.worker.middleware.time_limits import TimeLimitMiddleware
+from penstock_jobs.worker.slots import PrefetchController, RateLimit, first_prefetch
+from tests.jobs.queue.line import Bench
 
 
 def job(identity: str = "1", asked: bytes = b"a", run: int = 1, epoch: int = 1) -> WorkerJob:
@@ -181,6 +195,69 @@ def test_a_pause_ends_when_there_is_room() -> None:
 
 
 # Properties.
+
+
+def test_with_many_slots_the_next_jobs_are_fetched_while_jobs_are_not_long() -> None:
+    prefetch_controller = PrefetchController(100)
+    assert (first_prefetch(100), prefetch_controller.is_doubled) == (200, True)
+    assert prefetch_controller.capacity(False) == 100
+
+    def run(jobs: int, seconds: float) -> set[int | None]:
+        changes = set()
+        for _ in range(jobs):
+            prefetch_controller.record(seconds)
+            changes.add(prefetch_controller.update(99))
+        return changes
+
+    assert run(200, 1.0) == {None}
+    assert run(200, 10.0) == {None, 100}
+    assert run(200, 1.0) == {None, 200}
+
+
+# Time limits.
+
+
+def limited(options: JobOptions) -> tuple[WorkerJob, Bench]:
+    bench = Bench()
+    properties = RequestProperties(options=options)
+    delivery = JobDelivery("call", 1, 1, b"", BasicProperties(), False)
+    job = WorkerJob(FunctionCall("1", "m:f"), MessageFormat.JSON, properties, delivery)
+    job.attempt = bench.start(job.request, cast(AttemptListener, Mock()))
+    return job, bench
+
+
+def test_an_attempt_is_asked_to_end_once_and_then_ended() -> None:
+    job, bench = limited(JobOptions(soft=1.0, hard=3.0))
+    limits = TimeLimitMiddleware(None, None)
+    limits.on_long_attempt(job, 0.9)
+    assert not bench.lying["1"].interrupted
+    limits.on_long_attempt(job, 1.1)
+    assert (bench.lying["1"].interrupted, job.exceeded) == (True, 1.0)
+    bench.lying["1"].interrupted = False
+    limits.on_long_attempt(job, 2.9)
+    assert not bench.lying["1"].interrupted
+    limits.on_long_attempt(job, 3.0)
+    assert (dict(bench.lying), job.exceeded) == ({}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("worker", "options", "end"),
+    [
+        ((None, 5.0), JobOptions(), 5.0),
+        ((None, 5.0), JobOptions(hard=9.0), 9.0),
+        ((2.0, None), JobOptions(), 2.0 + GRACE_SECONDS),
+        ((None, None), JobOptions(), math.inf),
+    ],
+)
+def test_the_limit_of_a_request_counts_before_that_of_the_worker(
+    worker: tuple[float | None, float | None], options: JobOptions, end: float
+) -> None:
+    job, bench = limited(options)
+    limits = TimeLimitMiddleware(*worker)
+    limits.on_long_attempt(job, min(end - 0.1, 1e9))
+    assert bench.lying
+    limits.on_long_attempt(job, end)
+    assert bool(bench.lying) == (end == math.inf)
 
 
 def test_an_envelope_survives_the_retries_of_its_request() -> None:

@@ -17,7 +17,6 @@ from penstock_jobs.formats.csv import write_csv
 from penstock_jobs.model import Aging, BuildModels, Fake, JobRequest, PredictModels, VoteResult
 from penstock_jobs.science.report import data_frame
 from penstock_jobs.shells.local import LocalShell
-from penstock_jobs.shells.shell import TimeLimits
 
 SCRIPT = """
 import pathlib, sys
@@ -63,7 +62,7 @@ async def run(tmp_path: Path) -> AsyncIterator[Any]:
     heard = Heard()
 
     async def carry_out(request: JobRequest) -> tuple[JobOutcome, Heard]:
-        return await work.run(request, TimeLimits(), heard), heard
+        return await work.run(request, heard), heard
 
     yield carry_out
     await work.close()
@@ -104,7 +103,7 @@ async def test_a_prediction_is_read_from_what_is_printed(run: Any) -> None:
 async def test_a_script_that_is_not_there_is_told(tmp_path: Path) -> None:
     work = IchnaeaScriptExecutor(LocalShell(tmp_path), ["/no/such/script"])
     with pytest.raises(JobFailed, match="cannot run '/no/such/script'"):
-        await work.run(Fake("1"), TimeLimits(), Heard())
+        await work.run(Fake("1"), Heard())
     await work.close()
 
 

@@ -219,3 +219,25 @@ def test_a_wide_table_goes_on_below() -> None:
     assert all(len(line) <= 80 for line in printed)
     assert [line.split()[0] for line in printed] == ["column0", "1", "2", "column3", "1", "2"]
     assert printed[2].split() == ["2", "NA", "NA", "NA"]
+
+
+def test_a_prediction_in_blocks_is_the_same_and_counts_its_samples(
+    model: SourceModel, matrix: SampleMatrix, slopes: DecayCoefficients
+) -> None:
+    drawn = draw_samples(matrix.values, slopes, 130, 7)
+    seasons = drawn.seasons.tolist()
+    counted: list[tuple[int, int]] = []
+    predictor = SourcePredictor(model)
+    whole = predictor.predict(drawn.values, seasons)
+
+    parts = predictor.predict_in_blocks(
+        drawn.values, seasons, lambda done, of: counted.append((done, of["ERROR2"]))
+    )
+
+    assert counted[-1] == (130, whole["ERROR2"].predicted)
+    assert [done for done, _ in counted] == list(range(2, 131, 2))
+    for scheme, each in whole.items():
+        assert np.array_equal(parts[scheme].classes, each.classes)
+        assert np.allclose(parts[scheme].confidence, each.confidence)
+        assert np.allclose(parts[scheme].human.misfit, each.human.misfit)
+        assert parts[scheme].deciding == each.deciding

@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from penstock_jobs.errors import CommandError
 from penstock_jobs.shells.local import LocalFolder, LocalShell
-from penstock_jobs.shells.shell import LINE_BYTES, OUTPUT_TAIL_BYTES, OutputTail, TimeLimits
+from penstock_jobs.shells.shell import LINE_BYTES, OUTPUT_TAIL_BYTES, OutputTail
+from tests.jobs.shells.processes import alive, cancelled, script, until, until_gone
 
 
 @pytest.fixture
@@ -33,28 +34,6 @@ async def folder(shell: LocalShell) -> AsyncIterator[LocalFolder]:
 
 def python(program: str) -> list[str]:
     return [sys.executable, "-u", "-c", textwrap.dedent(program)]
-
-
-def script(text: str) -> list[str]:
-    return ["sh", "-c", text]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-async def until_gone(pid: int) -> None:
-    await until(lambda: not alive(pid))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Other processes tell nobody that they have ended."""
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 async def test_lines_are_told_as_they_come_and_kept(folder: LocalFolder) -> None:
@@ -96,25 +75,21 @@ async def test_a_command_that_is_not_there_is_named(folder: LocalFolder) -> None
         await folder.run(["./ichnaea"])
 
 
-async def test_a_command_that_takes_too_long_is_asked_to_end(folder: LocalFolder) -> None:
+async def test_a_command_that_is_cancelled_is_asked_to_end(folder: LocalFolder) -> None:
     program = "trap 'echo tidying; exit 3' TERM; echo begun; sleep 60 & wait"
-    done = await folder.run(script(program), limits=TimeLimits(soft=1.0))
-    assert (done.status, done.output) == (3, "begun\ntidying\n")
-    assert done.reason == "ended after 1 seconds"
+    assert await cancelled(folder, script(program)) == ["begun", "tidying"]
 
 
-async def test_a_command_that_does_not_end_when_asked_is_ended(folder: LocalFolder) -> None:
-    program = "trap '' TERM; echo begun; while true; do sleep 60; done"
-    done = await folder.run(script(program), limits=TimeLimits(soft=1.0, grace=0.2))
-    assert done.status == -signal.SIGKILL
-    assert not done.succeeded
+async def test_a_command_that_does_not_end_when_asked_is_killed(folder: LocalFolder) -> None:
+    program = "trap 'echo asked' TERM; echo $$; while true; do sleep 60 & wait; done"
+    begun, asked = await cancelled(folder, script(program), kill="asked")
+    assert asked == "asked"
+    await until_gone(int(begun))
 
 
 async def test_what_a_command_has_started_ends_with_it(folder: LocalFolder) -> None:
-    done = await folder.run(
-        script("sleep 60 & echo $!; wait"), limits=TimeLimits(soft=1.0, grace=0.2)
-    )
-    await until_gone(int(done.output))
+    (begun,) = await cancelled(folder, script("sleep 60 & echo $!; wait"))
+    await until_gone(int(begun))
 
 
 async def test_what_a_command_leaves_behind_is_ended(folder: LocalFolder) -> None:
@@ -223,28 +198,13 @@ async def test_a_daemon_ends_with_the_command_that_started_it(folder: LocalFolde
     assert not alive(int(done.output))
 
 
-async def test_a_daemon_ends_when_the_time_is_over(folder: LocalFolder) -> None:
-    done = await folder.run([*python(DAEMON), "600"], limits=TimeLimits(soft=3.0, grace=0.2))
-    assert done.reason
-    assert not alive(int(done.output))
-
-
 async def test_a_daemon_ends_when_the_command_is_cancelled(folder: LocalFolder) -> None:
-    begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(
-        folder.run([*python(DAEMON), "600"], lambda line: begun.set_result(int(line)))
-    )
-    pid = await begun
-    assert alive(pid)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert not alive(pid)
+    (pid,) = await cancelled(folder, [*python(DAEMON), "600"])
+    assert not alive(int(pid))
 
 
 async def test_a_session_of_its_own_is_asked_to_end_as_well(folder: LocalFolder) -> None:
     inner = "trap 'echo tidying > tidy; exit' TERM; echo begun; sleep 60 & wait"
     program = f'setsid sh -c "{inner}" & wait'
-    done = await folder.run(script(program), limits=TimeLimits(soft=2.0, grace=30.0))
-    assert done.output == "begun\n"
+    assert await cancelled(folder, script(program)) == ["begun"]
     assert await folder.read("tidy") == b"tidying\n"

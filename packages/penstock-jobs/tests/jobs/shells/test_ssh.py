@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.core.errors import ConfigurationError
 from penstock_jobs.errors import CommandError
-from penstock_jobs.shells.shell import TimeLimits
 from penstock_jobs.shells.ssh import SshFolder, SshShell
 from tests.fixtures import missing
+from tests.jobs.shells.processes import alive, cancelled, script, until, until_gone
 from tests.peers import PeerMissing
 from tests.sshd import Sshd
 
@@ -45,23 +43,6 @@ async def shell(sshd: Sshd) -> AsyncIterator[SshShell]:
 async def folder(shell: SshShell) -> AsyncIterator[SshFolder]:
     async with shell.folder() as opened:
         yield opened
-
-
-def script(text: str) -> list[str]:
-    return ["sh", "-c", text]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - other processes tell nobody
-            await asyncio.sleep(0.02)
 
 
 async def test_lines_are_told_as_they_come_and_kept(folder: SshFolder) -> None:
@@ -98,36 +79,23 @@ async def test_the_folder_is_gone_when_the_work_is(shell: SshShell) -> None:
     assert not place.exists()
 
 
-async def test_a_command_that_takes_too_long_is_asked_to_end(folder: SshFolder) -> None:
+async def test_a_command_that_is_cancelled_is_asked_to_end(folder: SshFolder) -> None:
     program = "trap 'echo tidying; exit 3' TERM; echo begun; sleep 60 & wait"
-    done = await folder.run(script(program), limits=TimeLimits(soft=1.5))
-    assert (done.status, done.output) == (3, "begun\ntidying\n")
-    assert done.reason == "ended after 1.5 seconds"
+    assert await cancelled(folder, script(program)) == ["begun", "tidying"]
 
 
-async def test_a_command_that_does_not_end_when_asked_is_ended(folder: SshFolder) -> None:
-    program = "trap '' TERM; echo $$; while true; do sleep 60; done"
-    done = await folder.run(script(program), limits=TimeLimits(soft=1.5, grace=0.2))
-    assert done.status == -signal.SIGKILL
-    await until(lambda: not alive(int(done.output)))
+async def test_a_command_that_does_not_end_when_asked_is_killed(folder: SshFolder) -> None:
+    program = "trap 'echo asked' TERM; echo $$; while true; do sleep 60 & wait; done"
+    begun, *asked = await cancelled(folder, script(program), kill="asked")
+    # A child that was forked but had not yet become `sleep` may answer as well.
+    assert set(asked) == {"asked"}
+    await until_gone(int(begun))
 
 
 async def test_what_a_command_leaves_behind_is_ended(folder: SshFolder) -> None:
     done = await folder.run(script("sleep 60 >/dev/null 2>&1 & echo $!"))
     assert done.succeeded
-    await until(lambda: not alive(int(done.output)))
-
-
-async def test_cancelling_ends_the_command_first(folder: SshFolder) -> None:
-    begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(
-        folder.run(script("echo $$; sleep 60"), lambda line: begun.set_result(int(line)))
-    )
-    pid = await begun
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await until(lambda: not alive(pid))
+    await until_gone(int(done.output))
 
 
 async def test_a_host_that_is_not_known_is_refused(sshd: Sshd, tmp_path: Path) -> None:
@@ -167,14 +135,13 @@ async def test_nothing_is_left_there_when_the_worker_is_killed(sshd: Sshd) -> No
 import asyncio, sys
 from pathlib import Path
 from penstock_jobs.shells.ssh import SshShell
-from penstock_jobs.shells.shell import TimeLimits
 
 async def work():
     shell = SshShell(sys.argv[1], keys=[Path(sys.argv[2])], known_hosts=Path(sys.argv[3]))
     async with shell.folder() as folder:
         print(folder.path, flush=True)
         told = lambda line: print(line, flush=True)
-        await folder.run(["sh", "-c", "echo $$; sleep 60"], told, TimeLimits(soft=50, grace=0.2))
+        await folder.run(["sh", "-c", "echo $$; sleep 60"], told)
 
 asyncio.run(work())
 """
@@ -184,7 +151,7 @@ asyncio.run(work())
     folder, pid = Path(process.stdout.readline().strip()), int(process.stdout.readline())
     process.kill()
     process.wait()
-    await until(lambda: not alive(pid))
+    await until_gone(pid)
     await until(lambda: not folder.exists())
 
 
@@ -198,27 +165,13 @@ async def test_a_daemon_ends_with_the_command_that_started_it(folder: SshFolder)
     assert not alive(int(done.output))
 
 
-async def test_a_daemon_ends_when_the_time_is_over(folder: SshFolder) -> None:
-    done = await folder.run(script(DAEMON % 600), limits=TimeLimits(soft=3.0, grace=0.2))
-    assert done.reason
-    assert not alive(int(done.output))
-
-
 async def test_a_session_without_its_environment_ends_with_its_parent(folder: SshFolder) -> None:
-    program = "setsid env -i sh -c 'echo $$; trap : TERM; while true; do sleep 600; done' & wait"
-    done = await folder.run(script(program), limits=TimeLimits(hard=3.0, grace=0.2))
-    assert done.reason
-    assert not alive(int(done.output))
+    inner = 'echo $$; trap "echo asked" TERM; while true; do sleep 600 & wait; done'
+    program = f"setsid env -i sh -c '{inner}' & wait"
+    begun, *_ = await cancelled(folder, script(program), kill="asked")
+    assert not alive(int(begun))
 
 
 async def test_a_daemon_ends_when_the_command_is_cancelled(folder: SshFolder) -> None:
-    begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(
-        folder.run(script(DAEMON % 600), lambda line: begun.set_result(int(line)))
-    )
-    pid = await begun
-    assert alive(pid)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert not alive(pid)
+    (begun,) = await cancelled(folder, script(DAEMON % 600))
+    assert not alive(int(begun))

@@ -1,4 +1,4 @@
-"""The jobs' pages over jobs in memory: `python -m tests.web.jobs.memory_server DIR NAME…`.
+"""The jobs' pages over jobs in memory: `python -m tests.web.jobs.memory_server DIR [--gate] NAME…`.
 
 Work is done in the same process, with few classifiers: what a page shows of it is real. Jobs of
 these names are there, and over in a moment.
@@ -7,6 +7,7 @@ these names are there, and over in a moment.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from penstock.cli.shutdown import stop_event
 from penstock.core.errors import PenstockError
+from penstock.core.passwords import argon2_hasher
 from penstock_jobs.model import (
     BuildModels,
     CommandRun,
@@ -36,6 +38,8 @@ from penstock_jobs.science.prediction import SourcePredictor
 from penstock_jobs.science.report import prediction_result
 from penstock_jobs.science.validation import calibrate
 from penstock_jobs.service import JobService
+from penstock_jobs.users.authenticator import JobsAuthenticator
+from penstock_jobs.users.repository import JobRole, JobUser, UserRepository
 from penstock_jobs.web.section import section_over
 from penstock_store.dashboard.app import create_app
 from penstock_store.http.server import serve_app
@@ -114,8 +118,42 @@ async def opened(names: Sequence[str]) -> AsyncIterator[JobService]:
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def main(folder: Path, names: Sequence[str]) -> None:
-    app = create_app([section_over(partial(opened, names))], folder)
+class MemoryUsers(UserRepository):
+    """Ada submits, Bob operates; the password of each is `secret`."""
+
+    def __init__(self) -> None:
+        self._hash = argon2_hasher().hash("secret")
+        self._users = {
+            "ada": JobUser("ada", JobRole.SUBMITTER),
+            "bob": JobUser("bob", JobRole.OPERATOR),
+        }
+        self._sessions: dict[str, str] = {}
+
+    def password_hash(self, name: str) -> str | None:
+        return self._hash if name in self._users else None
+
+    def new_session(self, name: str) -> str:
+        key = secrets.token_urlsafe()
+        self._sessions[key] = name
+        return key
+
+    def user_of_session(self, key: str) -> JobUser | None:
+        return self._users.get(self._sessions.get(key, ""))
+
+    def end_session(self, key: str) -> None:
+        self._sessions.pop(key, None)
+
+    def log(self, who: str, action: str, job: str = "", detail: str = "") -> None:
+        """There is no log to read."""
+
+
+async def main(folder: Path, words: Sequence[str]) -> None:
+    names = [word for word in words if word != "--gate"]
+    gate: JobsAuthenticator | None = None
+    if "--gate" in words:
+        gate = JobsAuthenticator()
+        gate.users = MemoryUsers()
+    app = create_app([section_over(partial(opened, names), gate)], folder, gate)
     async with stop_event(with_stdin=True) as stop, serve_app(app, "127.0.0.1", 0) as url:
         print(url, flush=True)
         await stop.wait()

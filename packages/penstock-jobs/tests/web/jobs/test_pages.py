@@ -89,6 +89,77 @@ def test_models_are_built_and_samples_predicted_with_them(page: Page) -> None:
     assert lines[0].endswith("origin;confidence;hours;dilution;decided by")
 
 
+def paste(page: Page, label: str, text: str) -> None:
+    page.get_by_label(label).evaluate(
+        """(cell, text) => {
+            const data = new DataTransfer();
+            data.setData("text/plain", text);
+            const options = {clipboardData: data, bubbles: true, cancelable: true};
+            cell.dispatchEvent(new ClipboardEvent("paste", options));
+        }""",
+        text,
+    )
+
+
+def test_rows_are_typed_and_pasted_into_a_matrix_checked_by_cell_and_saved(page: Page) -> None:
+    page.goto("/datasets")
+    page.get_by_label("Matrix").click()
+    page.get_by_role("option", name="phages").click()
+    save = page.get_by_role("button", name="Save")
+    expect(save).to_be_disabled()
+    # The rows of a matrix replace those shown: wait for it before rows are pasted.
+    expect(page.get_by_role("columnheader", name="SOMCPH")).to_be_visible()
+    expect(page.locator(".p-edit thead th")).to_have_count(5)
+    paste(page, "CLASS, row 2", "P6-HM01\t2,2E+06\t9E+05\t8300\r\nP6-CW02\t1E+07\tmany\t<20\r\n")
+    wrong = page.get_by_label("SOMCPH, row 3")
+    expect(wrong).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_text("1 problem; the first: row 3, column SOMCPH")).to_be_visible()
+    expect(save).to_be_disabled()
+    wrong.fill("4E+06")
+    expect(page.locator("[data-found=rows]").get_by_text("2 samples")).to_be_visible()
+    page.get_by_label("Name of the data set").fill("ter 1")
+    save.click()
+    expect(page.get_by_text("name 'ter 1': must have")).to_be_visible()
+    page.get_by_label("Name of the data set").fill("ter")
+    save.click()
+    saved = page.locator("[data-dataset=ter]")
+    expect(saved.get_by_text("version 1 · 2 samples · phages")).to_be_visible()
+    page.get_by_label("GA17, row 3").fill("<10")
+    save.click()
+    expect(saved.get_by_text("version 2")).to_be_visible()
+    saved.get_by_role("link", name="v1").click()
+    expect(page.get_by_label("GA17, row 3")).to_have_value("<20")
+    page.get_by_role("link", name="Predict", exact=True).click()
+    found = page.locator("[data-found=samples]")
+    expect(found.get_by_text("2 samples, 1 human by their ids; 3 indicators")).to_be_visible()
+
+
+def test_results_of_several_models_are_compared(page: Page) -> None:
+    for name in ("models-a", "models-b"):
+        page.goto("/jobs")
+        page.get_by_role("tab", name="Build").click()
+        page.get_by_role("button", name="Use synthetic data").click()
+        page.get_by_role("tabpanel").get_by_label("Job id").fill(name)
+        page.get_by_role("button", name="Build models").click()
+        expect(page.get_by_text("Features of the models")).to_be_visible()
+    page.goto("/jobs")
+    page.get_by_label("or the models of finished jobs").click()
+    for name in ("models-a", "models-b"):
+        page.get_by_role("option", name=name).click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("signatures from 103 samples")).to_have_count(2)
+    page.get_by_role("button", name="Use synthetic samples").click()
+    page.get_by_role("tabpanel").get_by_label("Job id").fill("both")
+    page.get_by_role("button", name="Predict", exact=True).click()
+    page.wait_for_url("**/compare*")
+    expect(page.get_by_text("15 / 15", exact=True)).to_be_visible()
+    expect(page.get_by_text("samples with the same answer")).to_be_visible()
+    table = page.locator(".p-table")
+    expect(table.locator("th")).to_have_text(["sample", "both.1", "both.2"])
+    expect(table.locator("tbody tr")).to_have_count(15)
+    expect(table.locator(".p-differs")).to_have_count(0)
+
+
 def test_progress_moves_and_the_end_comes_without_a_reload(page: Page) -> None:
     start_trial(page, "trial-1", 15)
     expect(page.get_by_text("left")).to_be_visible()
@@ -114,9 +185,15 @@ def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     row = page.locator("[data-job=trial-2]")
     expect(row.get_by_text("running")).to_be_visible()
     page.goto("/workers")
-    expect(
-        page.locator("[data-worker=workshop]").get_by_role("link", name="trial-2")
-    ).to_be_visible()
+    running = page.locator("[data-worker=workshop]").get_by_role("link", name="trial-2")
+    expect(running).to_be_visible()
+    page.get_by_role("link", name="workshop").click()
+    page.wait_for_url("**/workers/workshop")
+    expect(running).to_be_visible()
+    page.goto("/jobs/trial-2")
+    expect(page.get_by_role("link", name="workshop")).to_be_visible()
+    page.goto("/workers/idle")
+    expect(page.locator("[data-worker=idle]").get_by_text("0 jobs")).to_be_visible()
     page.goto("/jobs")
     row.get_by_role("button", name="Cancel").click()
     expect(row.get_by_text("cancelled")).to_be_visible()
@@ -157,3 +234,38 @@ def test_on_a_narrow_screen_nothing_runs_over_the_edge(browser: Browser, dashboa
         page.goto("/jobs")
         expect(page.locator(".p-job").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+
+
+def test_behind_a_gate_everybody_signs_in_and_sees_what_their_role_allows(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving("-m", "tests.web.jobs.memory_server", str(tmp_path), "--gate", "lake-1") as url:
+        with looking(browser, url) as page:
+            page.goto("/jobs")
+            expect(page.get_by_text("Sign in", exact=True).first).to_be_visible()
+            expect(page.locator("[data-job]")).to_have_count(0)
+            sign_in(page, "ada", "wrong")
+            expect(page.get_by_role("alert")).to_be_visible()
+            sign_in(page, "ada", "secret")
+            page.get_by_role("tab", name="Trial run").click()
+            panel = page.get_by_role("tabpanel")
+            panel.get_by_label("Job id").fill("hers")
+            panel.get_by_label("Duration in seconds").fill("0")
+            panel.get_by_role("button", name="Start").click()
+            page.wait_for_url("**/jobs/hers")
+            page.goto("/jobs")
+            expect(page.locator("[data-job=hers]")).to_be_visible()
+            expect(page.locator("[data-job=lake-1]")).to_have_count(0)
+            page.goto("/jobs/lake-1")
+            expect(page.get_by_text("there is no job 'lake-1'")).to_be_visible()
+        with looking(browser, url) as page:
+            page.goto("/jobs")
+            sign_in(page, "bob", "secret")
+            expect(page.locator("[data-job=lake-1]")).to_be_visible()
+            expect(page.locator("[data-job=hers]")).to_be_visible()
+
+
+def sign_in(page: Page, name: str, password: str) -> None:
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Password", exact=True).fill(password)
+    page.get_by_role("button", name="Sign in").click()

@@ -6,11 +6,13 @@ have been started again.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from penstock.wire.amqp091.address import parse_amqp_url
+from penstock_jobs.model import SparkCall
+from penstock_jobs.queue.requester import JobRequester
 from tests.databases import copy_of
+from tests.integration.jobs.running import clean
 from tests.peers import Penstock
 from tests.web.browsing import PATIENCE, looking, serving
 
@@ -57,6 +63,7 @@ def ground(
         found = Ground(penstock.url, database, folder)
         with serving(*found.program("job", "worker", "--fork", "2", "--methods", "lda")):
             yield found
+    clean(penstock.url)
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +172,37 @@ def test_without_a_broker_the_command_says_so_in_a_line(ground: Ground) -> None:
     assert done.returncode == 6
     assert "penstock: no broker at 127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_pages_stay_small_with_ten_thousand_waiting_jobs(
+    browser: Browser, ground: Ground, api: httpx.Client
+) -> None:
+    """No worker runs Spark here, so the jobs wait."""
+    count, prefix = 10_000, new_id()
+
+    async def submit() -> None:
+        requester = JobRequester(parse_amqp_url(ground.broker))
+        await requester.open()
+        names = [f"{prefix}-{number:05}" for number in range(count)]
+        for at in range(0, count, 1_000):  # each waits for its confirm
+            batch = names[at : at + 1_000]
+            await asyncio.gather(
+                *(requester.send(SparkCall(name, "reports:monthly")) for name in batch)
+            )
+        await requester.close()
+
+    with ThreadPoolExecutor(1) as thread:  # Playwright has a loop in this one
+        thread.submit(asyncio.run, submit()).result()
+    with serving(*ground.dashboards()) as url, looking(browser, url) as page:
+        page.goto("/jobs")
+        expect(page.locator("[data-count=waiting]")).to_have_text(f"{count:,}")
+        rows = page.locator("[data-job]")
+        expect(rows).to_have_count(15)
+        assert page.evaluate("document.getElementsByTagName('*').length") < 2_000
+        page.get_by_label("Find by id").fill(f"{prefix}-07654")
+        expect(rows).to_have_count(1)
+        rows.get_by_role("button", name="Cancel").click()
+        page.get_by_label("Find by id").fill("")
+        page.get_by_role("button", name="Older").click()
+        expect(page.get_by_text("page 2 of")).to_be_visible()
+        expect(rows).to_have_count(15)

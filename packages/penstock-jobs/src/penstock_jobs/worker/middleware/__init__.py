@@ -41,8 +41,8 @@ class WorkerMiddleware:
     def on_output(self, job: WorkerJob, text: str) -> None:
         """The attempt prints something."""
 
-    def on_long_attempt(self, job: WorkerJob) -> None:
-        """The attempt takes longer than a moment."""
+    def on_long_attempt(self, job: WorkerJob, seconds: float) -> None:
+        """The attempt takes longer than a moment; called several times a second."""
 
     def after_failure(self, job: WorkerJob, error: Exception) -> JobDecision | None:
         """The attempt failed."""

@@ -28,7 +28,7 @@ class ProgressMiddleware(WorkerMiddleware):
         job.announced = True
         self._publish(self._responses.progress(job))
 
-    def on_long_attempt(self, job: WorkerJob) -> None:
+    def on_long_attempt(self, job: WorkerJob, seconds: float) -> None:
         if not job.announced:
             job.announced = True
             self._publish(self._responses.progress(job))

@@ -1,0 +1,1 @@
+"""Data sets that users enter and save, by predefined matrices."""
