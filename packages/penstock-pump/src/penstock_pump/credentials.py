@@ -93,8 +93,8 @@ def read_credentials(path: Path) -> PumpCredentials:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return PumpCredentials()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
     return parse_credentials(lines, str(path))
 
 
@@ -108,7 +108,11 @@ def parse_credentials(lines: Iterable[str], where: str) -> PumpCredentials:
 
 
 def _credential(url: str, words: str, where: str) -> PumpCredential:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for one that is none
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
     if not parts.scheme or not parts.hostname:
         raise ConfigurationError(f"{where}: should begin with a URL, scheme://user:secret@host")
     # Options are separated by commas or spaces.

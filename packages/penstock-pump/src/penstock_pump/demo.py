@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,12 +19,16 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from penstock.core.data_directory import private_directory
 from penstock_pump.components import ComponentControl, subscribe, watch
 from penstock_pump.components.message_archive import archive_exchanges
 from penstock_pump.config.settings import Component, PumpSettings, settings_of
 from penstock_pump.names import REPORTS
+from penstock_pump.status import write_status_regularly
 
 EXCHANGE: Final = "xs_demo"
+#: Where the configurations of the demonstration are.
+CONFIG_FOLDER: Final = "config"
 #: Simulated stations and their mean temperature.
 STATIONS: Final = {"harbour": 14.0, "hill": 9.5, "airport": 12.0, "lake": 11.0}
 #: Files of a station that stay in the inbox.
@@ -35,6 +40,7 @@ class PumpDemo:
         self.inbox = home / "inbox"
         self.mirror = home / "mirror"
         self._state = home / "state"
+        self._config = home / CONFIG_FOLDER
         self._broker = broker
         self._every = every
 
@@ -43,6 +49,11 @@ class PumpDemo:
         for folder in (self.inbox, self.mirror):
             folder.mkdir(parents=True, exist_ok=True)
         watching, downloading = ComponentControl(stop=stop), ComponentControl(stop=stop)
+        self._write_configurations()
+        reporting = [
+            asyncio.create_task(write_status_regularly(settings, control))
+            for settings, control in ((self._watch(), watching), (self._subscribe(), downloading))
+        ]
         await archive_exchanges(self._settings(Component.SHOVEL), (EXCHANGE, REPORTS))
         try:
             async with asyncio.TaskGroup() as both:
@@ -55,6 +66,22 @@ class PumpDemo:
                 await self._observe(stop)
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
+        finally:
+            for task in reporting:
+                task.cancel()
+            await asyncio.gather(*reporting, return_exceptions=True)
+
+    def _write_configurations(self) -> None:
+        """For `penstock pump status`, which finds the components by their configurations."""
+        for component in (Component.WATCH, Component.SUBSCRIBE):
+            folder = private_directory(self._config / component)
+            fields = {"name": "demo", "broker": self._broker, "state": str(self._state / component)}
+            if component is Component.WATCH:
+                fields |= {"post_exchange": EXCHANGE, "post_base_url": f"file:{self.inbox}"}
+            lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+            if component is Component.WATCH:
+                lines.append(f"path = [{json.dumps(str(self.inbox))}]")
+            (folder / "demo.toml").write_text("\n".join(lines) + "\n")
 
     async def _observe(self, stop: asyncio.Event) -> None:
         """Writes files, one station after the other."""

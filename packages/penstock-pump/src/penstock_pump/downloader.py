@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from penstock.core.redaction import redact
+from penstock.core.telemetry import message_spans
 from penstock.core.units import KiB
 from penstock_pump.errors import unusable_name
 from penstock_pump.files.blocks import BlockAssembly, BlockWriter
@@ -93,12 +95,19 @@ class Downloader:
         self._transfers = transfers or TransferRegistry()
         self._part_quota = part_quota
         self._slots = asyncio.Semaphore(concurrency)  #: for large and remote files
+        self._spans = message_spans()
 
     async def close(self) -> None:
         await self._thread_pool.close()
         await self._committer.close()
 
     async def fetch(self, post: Post, target: LocalTarget) -> PostOutcome:
+        if self._spans is None:
+            return await self._fetch(post, target)
+        with self._spans.step("fetch", {"url.full": redact(post.url)}):
+            return await self._fetch(post, target)
+
+    async def _fetch(self, post: Post, target: LocalTarget) -> PostOutcome:
         parts = post.parts
         is_whole = parts is None or parts.single
         any_size = is_whole and self._rules.accept_size_wrong

@@ -27,7 +27,7 @@ from penstock_pump.post_filter import PostFilter
 from penstock_pump.posts import reports
 from penstock_pump.posts.post import FileEvent, Post
 from penstock_pump.posts.reports import REJECTED, PostOutcome
-from penstock_pump.selection import PlacedPath, PostSelection, place
+from penstock_pump.selection import PlacedPath, PostSelection, expand, place
 from penstock_pump.transports.transport import destination_path
 from penstock_pump.variables import PostVariables
 
@@ -52,6 +52,13 @@ class ReceiveRules:
         if self.base_url_path and post.rename is None:
             return urlsplit(post.base_url).path.strip("/") + "/" + path.lstrip("/")
         return path
+
+    def expand(self, text: str, post: Post) -> str:
+        """Variables of a base URL; a slash at its end stays."""
+        if "$" not in text:
+            return text
+        found = expand(text, PostVariables(post, self.variables, self.time_offset))
+        return f"{found}/" if text.endswith("/") else found
 
     def place(self, post: Post, path: str, url: str) -> PlacedPath | str:
         """The path of a file, or the reason of its rejection."""
@@ -92,9 +99,12 @@ class ReceiveHandler:
     async def __call__(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
         if (reason := self._rules.post_filter.rejection(post)) is not None:
             return PostOutcome(REJECTED, reason)
-        target = self._target(post, self._rules.path_of(post), post.url)
-        if isinstance(target, str):
-            return PostOutcome(REJECTED, target)
+        placed = self._rules.place(post, self._rules.path_of(post), post.url)
+        if isinstance(placed, str):
+            return PostOutcome(REJECTED, placed)
+        target = LocalTarget(placed.directory, placed.path)
+        if placed.script:
+            target = await self._plugins.renamed(placed.script, post, target)
         found = await self._plugins.accept(with_provenance(post, self._provenance), target)
         if found is None:
             return PostOutcome(REJECTED, "a plugin")
@@ -197,13 +207,14 @@ class ReceiveHandler:
         return placed if isinstance(placed, str) else LocalTarget(placed.directory, placed.path)
 
     async def _announce(self, to: RepublishTarget, post: Post, path: str) -> None:
-        relpath = relative_path(path, to.base_dir, to.base_url)
+        base_url = self._rules.expand(to.base_url, post)
+        relpath = relative_path(path, to.base_dir, base_url)
         if not relpath:
             return
         announced = self._plugins.post(
             replace(
                 post,
-                base_url=to.base_url,
+                base_url=base_url,
                 relpath=relpath,
                 rename=None,
                 retrieve=None,

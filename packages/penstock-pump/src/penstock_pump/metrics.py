@@ -53,6 +53,13 @@ class _ComponentCollector(Collector):
         yield self._gauge("last_timestamp_seconds", "Time of the last outcome.", counters.last)
         if counters.queued is not None:
             yield self._gauge("queue_messages", "Messages waiting at the broker.", counters.queued)
+        plugins = GaugeMetricFamily(
+            "penstock_pump_plugin", "Metrics of plugins.", labels=[*_LABELS, "plugin", "metric"]
+        )
+        for plugin, numbers in self._control.plugin_metrics().items():
+            for name, value in numbers.items():
+                plugins.add_metric([*self._values, plugin, name], value)
+        yield plugins
         transfers = len(self._control.transfers.longer_than(0.0))
         yield self._gauge("transfers", "Transfers in progress.", transfers)
 

@@ -9,7 +9,7 @@ Sarracenia are loaded by `callbacks/`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +23,7 @@ from penstock_pump.errors import SourceUnavailable
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.posts.post import Post
 from penstock_pump.posts.reports import DONE, PostOutcome, PostReport
+from penstock_pump.transports.listing import IndexReader, ListedFile, read_index
 
 T = TypeVar("T")
 
@@ -99,6 +100,60 @@ class Plugins:
         if self._has_foreign:
             return await asyncio.to_thread(self.message, post)
         return self.message(post)
+
+    async def renamed(self, script: str, post: Post, target: LocalTarget) -> LocalTarget:
+        """The file's path as `destfn` of a plugin names it."""
+        if self.callbacks is None:
+            raise ConfigurationError(f"DESTFNSCRIPT={script}: there is no such plugin")
+        return await asyncio.to_thread(self.callbacks.file_name, script, post, target)
+
+    @property
+    def on_posted(self) -> Callable[[Post], Awaitable[None]] | None:
+        """To call with each post that was published, if there is a plugin for it."""
+        if (callbacks := self.callbacks) is None or not callbacks.has("after_post"):
+            return None
+
+        async def posted(post: Post) -> None:
+            await asyncio.to_thread(callbacks.posted, post)
+
+        return posted
+
+    @property
+    def on_done(self) -> Callable[[Post], Awaitable[None]] | None:
+        """To call with each post before it is acknowledged, if there is a plugin for it."""
+        if (callbacks := self.callbacks) is None or not callbacks.has("ack"):
+            return None
+
+        async def done(post: Post) -> None:
+            await asyncio.to_thread(callbacks.acknowledge, [post])
+
+        return done
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Numbers of plugins, by plugin."""
+        return {} if self.callbacks is None else self.callbacks.metrics()
+
+    def listed(self, listed: ListedFile) -> ListedFile | None:
+        """An entry of a listing as plugins change it; None if it is left out. Blocking."""
+        found: ListedFile | None = listed
+        if self.v2 is not None:
+            found = self.v2.line(listed)
+        if found is None or self.callbacks is None:
+            return found
+        return self.callbacks.read_line(found)
+
+    @property
+    def reads_listings(self) -> bool:
+        return (self.callbacks is not None and self.callbacks.has("on_line")) or (
+            self.v2 is not None and self.v2.handles("on_line")
+        )
+
+    @property
+    def index_reader(self) -> IndexReader:
+        """Reads index pages of HTTP servers, by a plugin if there is one for it."""
+        if self.v2 is not None and self.v2.handles("on_html_page"):
+            return self.v2.page
+        return read_index if self.callbacks is None else self.callbacks.read_page
 
     async def accept(self, post: Post, target: LocalTarget) -> tuple[Post, LocalTarget] | None:
         """The post and the path of its file, as the plugins change them."""

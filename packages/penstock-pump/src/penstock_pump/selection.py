@@ -19,19 +19,24 @@ from penstock_pump.errors import OutsideDirectory
 _VARIABLE: Final = re.compile(r"\$\{([^{}]+)\}")
 
 
+_SCRIPT: Final = "DESTFNSCRIPT="
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     directory: str = "."
     mirror: bool = False
     strip: int | re.Pattern[str] = 0
     flatten: str = "/"
-    filename: str | None = None  #: WHATFN, HEADFN, SENDER, NONE, TIME or DESTFN=name
+    #: WHATFN, HEADFN, SENDER, NONE, TIME, DESTFN=name or DESTFNSCRIPT=plugin
+    filename: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedPath:
     directory: str
     path: str
+    script: str = ""  #: the plugin that names the file
 
     @property
     def full(self) -> str:
@@ -48,12 +53,15 @@ def place(
     words = _stripped(_words(path), rules.strip)
     if rules.flatten != "/":
         words = [rules.flatten.join(words)]
-    if rules.filename is not None:
+    script = ""
+    if rules.filename is not None and rules.filename.startswith(_SCRIPT):
+        script = rules.filename.removeprefix(_SCRIPT)
+    elif rules.filename is not None:
         words[-1] = _named(words[-1], rules.filename, variables or {}, groups)
     if not rules.mirror:
         words = words[-1:]
     directory = expand(rules.directory, variables or {}, groups)
-    return PlacedPath(directory, "/".join(words))
+    return PlacedPath(directory, "/".join(words), script)
 
 
 def expand(template: str, variables: Mapping[str, str], groups: Sequence[str | None] = ()) -> str:

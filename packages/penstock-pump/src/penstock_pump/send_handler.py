@@ -81,7 +81,10 @@ class SendHandler:
         placed = self._rules.place(post, self._rules.path_of(post), post.url)
         if isinstance(placed, str):
             return PostOutcome(REJECTED, placed)
-        found = await self._plugins.accept(post, LocalTarget(placed.directory, placed.path))
+        place = LocalTarget(placed.directory, placed.path)
+        if placed.script:
+            place = await self._plugins.renamed(placed.script, post, place)
+        found = await self._plugins.accept(post, place)
         if found is None:
             return PostOutcome(REJECTED, "a plugin")
         accepted, target = found
@@ -181,7 +184,8 @@ class SendHandler:
     async def _announce(self, post: Post, remote: str) -> None:
         if self._post_publisher is None or self._base_url is None:
             return
-        remote_post = replace(post, base_url=self._base_url, relpath=remote)
+        base_url = self._rules.expand(self._base_url, post)
+        remote_post = replace(post, base_url=base_url, relpath=remote)
         announced = self._plugins.post(replace(remote_post, rename=None, retrieve=None))
         if announced is not None:
             await self._post_publisher.announce(announced)

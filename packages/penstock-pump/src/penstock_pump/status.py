@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,7 @@ class ComponentControl:
     ready: asyncio.Event = field(default_factory=asyncio.Event)  #: posts are received from now on
     counters: ConsumerCounters = field(default_factory=ConsumerCounters)
     transfers: TransferRegistry = field(default_factory=TransferRegistry)
+    plugin_metrics: Callable[[], Mapping[str, Mapping[str, float]]] = dict  #: by plugin
 
 
 @dataclass(frozen=True, slots=True)

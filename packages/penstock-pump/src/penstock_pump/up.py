@@ -7,7 +7,7 @@ from shlex import quote
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from penstock.cli.up.extension import BROKER, DATABASE, Extension, Lines, UpOptions
+from penstock.cli.up.extension import BROKER, DATABASE, Extension, Lines, Shell, UpOptions
 from penstock.cli.up.supervisor import Addresses, Part
 
 PUMP: Final = "pump"
@@ -20,7 +20,22 @@ def extend(options: UpOptions) -> Extension:
 
     if not (options.pipeline and options.applications and options.demo):
         return Extension()
-    return Extension([Part(PUMP, demo, [BROKER, DATABASE])], addresses=_folders)
+
+    def steps(shell: Shell) -> Lines:
+        if PUMP not in shell.addresses:
+            return ()
+        folder = _near(str(options.data_dir / PUMP / "config"))
+        url = shell.url("http")
+        return (
+            (f"{shell.penstock} pump status {folder}", "components, rates, retries"),
+            (f"{shell.penstock} pump trace '*.csv'{url}{_data(options)}", "files, hop by hop"),
+        )
+
+    return Extension([Part(PUMP, demo, [BROKER, DATABASE])], addresses=_folders, steps=steps)
+
+
+def _data(options: UpOptions) -> str:
+    return "".join(f" {quote(word)}" for word in options.data)
 
 
 def _folders(found: Addresses) -> Lines:
@@ -29,6 +44,9 @@ def _folders(found: Addresses) -> Lines:
 
 def _path(url: str) -> str:
     """The path of a file URL, relative to the working directory and quoted for a shell."""
-    path = unquote(urlsplit(url).path)
+    return _near(unquote(urlsplit(url).path))
+
+
+def _near(path: str) -> str:
     near = os.path.relpath(path)
     return quote(path if near.startswith("..") else near)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.client import connect
 from penstock.core.errors import ConfigurationError
-from penstock_pump.callbacks.sarracenia_api import NAME
+from penstock_pump.callbacks.sarracenia_api import NAME, install
+from penstock_pump.components import post, subscribe
 from penstock_pump.config.sarracenia import read_conf
 from penstock_pump.config.settings import PumpSettings, settings_of
 from penstock_pump.errors import SourceUnavailable
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.plugins import Plugins, load_plugins
 from penstock_pump.posts.post import Post
+from tests.integration.pump.running import running, until
+from tests.integration.pump.running import settings as running_settings
 from tests.integration.pump.sarracenia import PROGRAMS
+from tests.peers import Penstock
+from tests.pump.servers import serving
 
 SHIPPED = sorted(PROGRAMS.parent.glob(f"lib/python3*/site-packages/{NAME}/flowcb/accept"))
 POST = Post(
@@ -64,6 +72,41 @@ class Shout(FlowCB):
         return 'plugin' in msg['relPath']
 """
 
+HOOKS = """
+from sarracenia.flowcb import FlowCB
+
+class Hooks(FlowCB):
+    def __init__(self, options):
+        super().__init__(options)
+        self.seen = []
+
+    def after_post(self, worklist):
+        self.seen += [('posted', m['relPath']) for m in worklist.ok]
+
+    def ack(self, messagelist):
+        self.seen += [('ack', m['relPath']) for m in messagelist]
+
+    def destfn(self, msg):
+        return msg['relPath'].split('/')[-1].upper()
+
+    def metricsReport(self):
+        return {'calls': len(self.seen), 'what': 'text'}
+
+    def on_html_page(self, data):
+        return {word: '-rw-r--r-- ' + word for word in data.split()}
+
+    def on_line(self, line):
+        return None if 'skip' in line else line
+"""
+V2_LISTING = """
+def page(parent):
+    parent.entries = {'a.txt': '-rw a.txt', 'b/': 'drwx b'}
+    return True
+def line(parent):
+    return 'a.txt' not in parent.line
+self.on_html_page = page
+self.on_line = line
+"""
 V2_CLASS = """
 class Renamer(object):
     def __init__(self, parent):
@@ -120,6 +163,65 @@ async def test_a_callback_of_sr3(tmp_path: Path) -> None:
     assert str(worked.parts) == "1,7,1,0,0"
 
 
+async def test_hooks_around_posts_names_listings_and_metrics(tmp_path: Path) -> None:
+    text = "directory /in\naccept .*\\.txt DESTFNSCRIPT=hooks\n"
+    told = settings(tmp_path, text, hooks=HOOKS)
+    plugins = load_plugins(told)
+    assert told.select[0].filename == "DESTFNSCRIPT=hooks"
+    assert plugins.on_posted is not None
+    assert plugins.on_done is not None
+
+    assert (await plugins.renamed("hooks", POST, TARGET)).full_path == "/in/a/F.TXT"
+    await plugins.on_posted(POST)
+    await plugins.on_done(POST)
+
+    assert plugins.metrics() == {"Hooks": {"calls": 2.0}}
+    listed = plugins.index_reader("x.txt skip.txt", "http://h/", UTC)
+    assert [each.name for each in listed] == ["x.txt", "skip.txt"]
+    assert plugins.reads_listings
+    assert [each.name for each in map(plugins.listed, listed) if each] == ["x.txt"]
+    with pytest.raises(ConfigurationError, match="no plugin of this name has destfn"):
+        await plugins.renamed("other", POST, TARGET)
+
+
+def test_hooks_of_v2_for_listings(tmp_path: Path) -> None:
+    plugins = load_plugins(settings(tmp_path, "on_line lister\n", lister=V2_LISTING))
+    found = plugins.index_reader("<html>", "http://h/", UTC)
+    assert [(each.name, each.is_directory) for each in found] == [("a.txt", False), ("b", True)]
+    assert [each.name for each in map(plugins.listed, found) if each] == ["b"]
+
+
+async def test_posts_and_acknowledgements_reach_the_hooks(
+    penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    """Of a subscriber that renames by a plugin, announces again, and whose base URL varies."""
+    there, here = tmp_path / "there" / "feed", tmp_path / "here"
+    there.mkdir(parents=True)
+    (there / "a.txt").write_text("x")
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "hooks.py").write_text(HOOKS)
+    fetches = running_settings(
+        "subscribe", penstock.url, tmp_path / "s", exchange=f"x{name}", directory=str(here),
+        plugins=["callback hooks"], plugin_path=[folder], filename="DESTFNSCRIPT=hooks",
+        post_broker=penstock.url, post_exchange=f"y{name}", post_base_url="http://me/${BUPL}/",
+        post_base_dir=here, report_back=False,
+    )  # fmt: skip
+    with serving(there.parent) as server:
+        posts = running_settings(
+            "post", penstock.url, tmp_path / "p", post_exchange=f"x{name}", path=[there],
+            post_base_url=f"{server.url}feed/", post_base_dir=there,
+        )  # fmt: skip
+        async with connect(penstock.url) as fabric:
+            async with fabric.subscribe("v02.post.#", exchange=f"y{name}") as inflow:
+                async with running(subscribe, fetches) as control:
+                    await post(posts)
+                    body = (await inflow.receive()).body.decode()
+                    await until(lambda: control.plugin_metrics() == {"Hooks": {"calls": 2.0}})
+    assert body.split()[1:] == ["http://me/feed/", "A.TXT"]
+    assert (here / "A.TXT").read_text() == "x"
+
+
 async def test_plugins_of_v2_that_are_functions_or_classes(tmp_path: Path) -> None:
     text = "on_message renamer.py\non_message shorter\nrenamer_word seven\non_post post_log\n"
     plugins = load_plugins(settings(tmp_path, text, renamer=V2_CLASS, shorter=V2_FUNCTION))
@@ -170,6 +272,21 @@ SHIPPED_CASES: list[tuple[str, dict[str, Any], Post, str | None, dict[str, Any]]
     ("accept.hourtree", {}, POST, None, {}),
     ("accept.trim_legacy_fields", {}, POST, None, {}),
     ("accept.pathreplace", {"pathReplace": ["data,other"]}, POST, None, {}),
+    ("accept.longflow", {}, POST, None, {}),
+    ("accept.posthourtree", {}, POST, None, {}),
+    ("accept.postoverride", {"postOverride": ["flow x"]}, POST, None, {}),
+    ("accept.rename4jicc", {}, POST, None, {}),
+    ("accept.sftp_absolute", {}, POST, None, {}),
+    ("accept.tolocalfile", {}, POST, None, {}),
+    ("filter.geometry", {}, POST, None, {}),
+    ("mdelaylatest", {"mdelay": ["30"]}, POST, None, {}),
+    ("nodupe.data_only", {}, POST, "/in/a/f.txt", {}),
+    ("nodupe.name_only", {}, POST, "/in/a/f.txt", {}),
+    ("nodupe.path_only", {}, POST, "/in/a/f.txt", {}),
+    ("shiftdir2baseurl", {"shiftDir2baseUrl": ["1"]}, POST, None, {}),
+    ("work.add_inline", {}, POST, "/in/a/f.txt", {}),
+    ("work.age", {}, POST, "/in/a/f.txt", {}),
+    ("work.delete", {}, POST, "/in/a/f.txt", {}),
 ]
 
 
@@ -195,3 +312,18 @@ async def test_callbacks_that_sr3_ships(
     assert path is None or found[1].full_path == path
     for key, value in facts.items():
         assert getattr(found[0], key) == value
+
+
+@pytest.mark.skipif(not SHIPPED, reason="Sarracenia is not installed: scripts/peers")
+def test_plugins_may_name_modules_of_sr3_that_they_have_not_imported() -> None:
+    install([SHIPPED[0].parents[2]])
+    package = importlib.import_module("sarracenia")
+    assert package.flowcb.accept.__name__ == "sarracenia.flowcb.accept"
+    with pytest.raises(AttributeError, match="'sarracenia' has no attribute 'nosuch'"):
+        _ = package.nosuch
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    told = settings(tmp_path, "callback broken\n", broken="class Broken(None.base): ...\n")
+    with pytest.raises(ConfigurationError, match=r"callback 'broken': AttributeError"):
+        load_plugins(told)

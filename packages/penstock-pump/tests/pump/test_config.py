@@ -111,6 +111,11 @@ def test_files_above_and_included_ones_and_variables(tmp_path: Path) -> None:
     assert settings.credentials == tmp_path / "credentials.conf"
 
 
+def test_an_included_file_that_has_no_such_name_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="null byte"):
+        read_conf(conf(tmp_path, "include a\0b\n"))
+
+
 def test_every_problem_is_named_with_its_line(tmp_path: Path) -> None:
     path = conf(tmp_path, "attempts many\ntimeout soon\nmirror perhaps\n")
     with pytest.raises(ConfigurationError) as raised:
@@ -234,7 +239,10 @@ def test_a_key_file_may_be_below_the_home_or_a_variable(monkeypatch: pytest.Monk
     assert known.find("sftp://b@h/").ssh_keyfile == "/keys/id"
 
 
-@pytest.mark.parametrize("line", ["nonsense", "amqp://h/ unheard", "amqp://h/ x=1"])
+@pytest.mark.parametrize(
+    "line",
+    ["nonsense", "amqp://h/ unheard", "amqp://h/ x=1", "amqp://[h/", "amqp://h:port/"],
+)
 def test_a_line_of_credentials_that_cannot_be_read_is_named(line: str) -> None:
     with pytest.raises(ConfigurationError, match="c:1: "):
         parse_credentials([line], "c")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -207,6 +209,35 @@ def test_every_example_of_sarracenia_is_read_with_each_option_accounted_for() ->
         assert settings.component in Component
     assert not problems, "\n".join(problems)
     assert len(example_files()) > 70
+
+
+#: What its own table of names has for plugins: options of callbacks, known where they are named.
+OF_PLUGINS = re.compile("fdelay|filter_wmo2msc|pathReplace|msg_replace|baseurl", re.IGNORECASE)
+
+
+@pytest.mark.skipif(not example_files(), reason="Sarracenia is not installed: scripts/peers")
+def test_every_option_that_the_programs_themselves_know_is_in_the_table() -> None:
+    program = """
+import json, sarracenia.config as config
+names = set()
+for name, value in vars(config).items():
+    if name.endswith("_options") and name != "default_options":
+        names |= set(value)
+names |= set(config.default_options) | set(config.Config.synonyms)
+names |= set(config.Config.synonyms.values())
+print(json.dumps(sorted(names)))
+"""
+    words = [str(PROGRAMS / "python"), "-c", program]
+    found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout
+    sr3 = [name for name in json.loads(found) if not OF_PLUGINS.search(name)]
+    (source,) = EXAMPLES.glob("python3*/site-packages/sarra/sr_config.py")
+    v2: set[str] = set()
+    for listed, one in re.findall(
+        r"words0\s+in\s+\[([^\]]*)\]|words0\s*==\s*['\"](\w+)", source.read_text()
+    ):
+        v2 |= {one} if one else set(re.findall(r"['\"]([\w-]+)['\"]", listed))
+    assert (len(sr3) > 250, len(v2) > 200) == (True, True)
+    assert [name for name in (*sr3, *sorted(v2)) if find_option(name) is None] == []
 
 
 def test_names_of_options_belong_to_one_row() -> None:

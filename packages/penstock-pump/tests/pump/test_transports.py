@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aioftp
 import asyncssh
@@ -98,6 +99,16 @@ async def sshd(folder: Path, home: Path) -> AsyncIterator[Server]:
 async def ftpd(folder: Path) -> AsyncIterator[Server]:
     user = aioftp.User("me", "se/cret", base_path=folder)
     server = aioftp.Server([user])
+
+    async def site(connection: Any, command: str) -> bool:
+        """sr3 sets the modes of what it sends."""
+        verb, mode, path = command.split(" ", 2)
+        real, _ = server.get_paths(connection, path)
+        os.chmod(real, int(mode, 8))  # noqa: PTH101
+        connection.response("200" if verb.upper() == "CHMOD" else "502", "")
+        return True
+
+    server.commands_mapping["site"] = site
     await server.start("127.0.0.1")
     try:
         port = server.server_port

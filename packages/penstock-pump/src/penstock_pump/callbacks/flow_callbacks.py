@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -20,6 +21,7 @@ from typing import Any, Final
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock_pump.callbacks import sarracenia_api
+from penstock_pump.callbacks.listing_entries import listed_entry, listing_line
 from penstock_pump.callbacks.options import CallbackOptions
 from penstock_pump.callbacks.sarracenia_api import CallbackMessage, FlowCB
 from penstock_pump.config.settings import PumpSettings
@@ -27,6 +29,7 @@ from penstock_pump.errors import SourceUnavailable
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.posts.post import Post
 from penstock_pump.posts.v03 import V03, post_of
+from penstock_pump.transports.listing import ListedFile, read_index
 
 log = get_logger(__name__)
 
@@ -74,6 +77,68 @@ class FlowCallbacks:
             raise SourceUnavailable("a plugin wants to try again later")
         return from_message(worklist.ok[0], None)[0] if worklist.ok else None
 
+    def posted(self, post: Post) -> None:
+        """`after_post`: the broker has the post."""
+        self._call("after_post", MessageWorklist(ok=[to_message(post, None)]))
+
+    def acknowledge(self, posts: Sequence[Post]) -> None:
+        """`ack`: the posts are done with."""
+        messages = [to_message(post, None) for post in posts]
+        for each in self._having("ack"):
+            with self._lock:
+                each.ack(messages)
+
+    def file_name(self, script: str, post: Post, target: LocalTarget) -> LocalTarget:
+        """As `destfn` of the plugin with this name returns it; None leaves it."""
+        for each in self._having("destfn"):
+            if script.removesuffix(".py").lower() in _names_of(each):
+                with self._lock:
+                    name = each.destfn(to_message(post, target))
+                return target if not name else LocalTarget(_split(target.full_path)[0], name)
+        raise ConfigurationError(f"DESTFNSCRIPT={script}: no plugin of this name has destfn")
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """The numbers of `metricsReport`, by plugin."""
+        found = {}
+        for each in self._having("metricsReport"):
+            with self._lock:
+                given = each.metricsReport() or {}
+            numbers = {
+                str(name): float(value)
+                for name, value in given.items()
+                if isinstance(value, int | float)
+            }
+            found[type(each).__name__] = numbers
+        return found
+
+    def has(self, method: str) -> bool:
+        return next(self._having(method), None) is not None
+
+    def _having(self, method: str) -> Iterator[Any]:
+        return (each for each in self._callbacks if callable(getattr(each, method, None)))
+
+    def read_page(self, page: str, url: str, zone: tzinfo) -> list[ListedFile]:
+        """`on_html_page` of the first plugin that has it: files by their names."""
+        for each in self._having("on_html_page"):
+            with self._lock:
+                entries = each.on_html_page(page) or {}
+            return [
+                each
+                for name, entry in entries.items()
+                if (each := listed_entry(name, entry)) is not None
+            ]
+        return read_index(page, url, zone)
+
+    def read_line(self, listed: ListedFile) -> ListedFile | None:
+        """`on_line` gets each line of a listing; None if a plugin leaves the file out."""
+        result: ListedFile | None = listed
+        for each in self._having("on_line"):
+            if result is not None:
+                with self._lock:
+                    entry = each.on_line(listing_line(result))
+                result = listed_entry(result.name, entry, result)
+        return result
+
     def transfer(self, method: str, post: Post, target: LocalTarget) -> bool | None:
         """`download` or `send` of the first plugin that has it: whether it succeeded."""
         for each in self._callbacks:
@@ -113,6 +178,14 @@ class FlowCallbacks:
             for each in self._callbacks:
                 if callable(handler := getattr(each, event, None)):
                     handler(worklist)
+
+
+def _names_of(plugin: Any) -> set[str]:
+    """That a configuration may use: `sample`, `destfn.sample`, `sarracenia.….sample.Sample`."""
+    module = type(plugin).__module__.removeprefix("pump_plugin_").removeprefix("sarracenia.flowcb.")
+    plain, name = module.lower(), type(plugin).__name__.lower()
+    short = {plain, f"{plain}.{name}", name}
+    return {*short, *(f"sarracenia.flowcb.{each}" for each in short)}
 
 
 def to_message(post: Post, target: LocalTarget | None) -> CallbackMessage:
@@ -197,13 +270,22 @@ def _import(name: str, paths: Sequence[Path], tried: list[str]) -> ModuleType | 
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
+            try:
+                spec.loader.exec_module(module)
+            except ImportError as error:
+                del sys.modules[spec.name]
+                raise ConfigurationError(f"callback {name!r} needs a module: {error}") from error
+            except Exception as error:
+                del sys.modules[spec.name]
+                raise ConfigurationError(f"callback {name!r}: {error!r}") from error
             return module
     try:
         return importlib.import_module(name)
     except ImportError as error:
         tried.append(str(error))
         return None
+    except Exception as error:
+        raise ConfigurationError(f"callback {name!r}: {error!r}") from error
 
 
 def _class_of(module: ModuleType, name: str) -> Callable[[CallbackOptions], Any] | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from penstock_pump.config.options import find_option
 from penstock_pump.config.settings import PumpSettings
 from penstock_pump.config.values import flag, seconds, size, words
+from penstock_pump.names import state_folder
 
 _KINDS: Final[dict[str, Callable[[str], Any]]] = {
     "flag": flag,
@@ -30,6 +31,8 @@ class CallbackOptions:
         self.logLevel = settings.log_level or "info"
         self.fileEvents = {each.value for each in settings.events}
         self.hostname = settings.hostname or "localhost"
+        self.sendTo = settings.destination
+        self.pid_filename = str(state_folder(settings) / f"{settings.component.value}.pid")
 
     def add_option(
         self, option: str, kind: str = "list", default_value: Any = None, all_values: Any = None

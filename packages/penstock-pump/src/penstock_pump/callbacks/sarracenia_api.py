@@ -7,6 +7,7 @@ been imported. Modules that it does not have are taken from an installed sr3, or
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -181,6 +183,35 @@ _MODULE_NAMES: Final = (
 )
 
 
+def _attribute(package: str, name: str) -> Any:
+    """What a plugin names and these modules do not have: a module that it has not imported, as
+    `sarracenia.flowcb.poll`, or a name of the package of an installed sr3."""
+    if not name.startswith("__"):
+        if importlib.util.find_spec(f"{package}.{name}") is not None:
+            return importlib.import_module(f"{package}.{name}")
+        for folder in sys.modules[package].__path__:
+            if hasattr(module := _installed(package, Path(folder)), name):
+                return getattr(module, name)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+@cache
+def _installed(package: str, folder: Path) -> ModuleType | None:
+    """The package of an installed sr3, beside ours; none if it lacks a module that it needs."""
+    path = folder / "__init__.py"
+    spec = importlib.util.spec_from_file_location(
+        package, path, submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None or not path.is_file():
+        return None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError:
+        return None
+    return module
+
+
 def install(paths: Iterable[Path]) -> None:
     """Makes the modules `sarracenia` and `sarracenia.flowcb`, unless sr3 is imported."""
     present = sys.modules.get(NAME)
@@ -197,6 +228,7 @@ def install(paths: Iterable[Path]) -> None:
         found = [str(each / folder) for each in folders]
         module.__path__ = [*dict.fromkeys((*known, *found))]
         setattr(module, _MARK, True)
+        module.__getattr__ = partial(_attribute, module.__name__)  # type: ignore[method-assign]
     for function in _MODULE_NAMES:
         setattr(package, function.__name__, function)
     package.Message = CallbackMessage  # type: ignore[attr-defined]

@@ -10,23 +10,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.core.errors import ConfigurationError
+from penstock_pump.callbacks.listing_entries import listed_entry, listing_line
 from penstock_pump.callbacks.options import CallbackOptions
 from penstock_pump.config.settings import PumpSettings
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.posts.post import Post
 from penstock_pump.posts.topics import routing_key, topic_words
 from penstock_pump.posts.v02 import V02, post_of, split_body
+from penstock_pump.transports.listing import ListedFile
 
 #: What v2 has plugins for by default, and every component here does by itself.
 NATIVE: Final = frozenset({"none", "msg_log", "post_log", "file_log", "hb_memory", "hb_pulse"})
 _EVENTS: Final = {"on_msg": "on_message", "on_rpt": "on_report", "on_hb": "on_heartbeat"}
 EVENTS: Final = (
     *("on_message", "on_file", "on_part", "on_post", "on_report", "on_start", "on_stop"),
-    *("on_heartbeat", "do_download", "do_send", "do_poll"),
+    *("on_heartbeat", "do_download", "do_send", "do_poll", "on_line", "on_html_page"),
 )
 
 V2Function = Callable[[Any], Any]
@@ -81,6 +84,9 @@ class V2Parent(CallbackOptions):
         self.msg: V2Message | None = None
         self.user_cache_dir = str(settings.state or "")
         self.program_dir = "penstock"
+        self.line = ""  #: of a listing, for `on_line`
+        self.data = ""  #: an index page, for `on_html_page`
+        self.entries: dict[str, str] = {}  #: what it lists
 
 
 class V2Plugins:
@@ -138,6 +144,21 @@ class V2Plugins:
         ):
             target = LocalTarget(message.new_dir or ".", message.new_file)
         return message.post(), target
+
+    def line(self, listed: ListedFile) -> ListedFile | None:
+        """`on_line` reads and sets `line`; False leaves the file out."""
+        self.parent.line = listing_line(listed)
+        if not all(function(self.parent) for function in self._functions["on_line"]):
+            return None
+        return listed_entry(listed.name, self.parent.line, listed)
+
+    def page(self, page: str, url: str, zone: tzinfo) -> list[ListedFile]:
+        """`on_html_page` reads `data`, and sets `entries`: names, and a line of each."""
+        self.parent.data, self.parent.entries = page, {}
+        if not all(function(self.parent) for function in self._functions["on_html_page"]):
+            return []
+        found = [listed_entry(name, line) for name, line in self.parent.entries.items()]
+        return [each for each in found if each is not None]
 
     def handles(self, event: str) -> bool:
         return bool(self._functions[event])

@@ -134,7 +134,7 @@ def status(
     from penstock_pump.commands.run import draw_bars, new_bars
 
     console = Console()
-    fleet = list(members(targets))
+    fleet = list(members(targets or _default_targets()))
     if not live:
         console.print(_table(fleet))
         return
@@ -144,6 +144,17 @@ def status(
             time.sleep(1.0)
             draw_bars(bars, _transfers(fleet))
             shown.update(Group(_table(fleet), bars))
+
+
+def _default_targets() -> list[str] | None:
+    """All configurations of the home, and those of the demonstration of `penstock up`."""
+    from penstock.cli.options import effective
+    from penstock_pump.commands.configurations import config_home
+    from penstock_pump.commands.pump import DEMO_FOLDER
+    from penstock_pump.demo import CONFIG_FOLDER
+
+    demo = effective().settings.data / DEMO_FOLDER / CONFIG_FOLDER
+    return [str(each) for each in (config_home(), demo) if any(each.glob("*/*.*"))] or None
 
 
 def _transfers(fleet: list[FleetMember]) -> Iterator[tuple[str, int, int | None]]:

@@ -12,10 +12,11 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 import typer
 
-from penstock.cli.options import effective
+from penstock.cli.options import ManagementUrl, effective
 from penstock.core.errors import ConfigurationError, NotFound
 from penstock_pump.commands import options
 from penstock_pump.commands.options import component_settings
@@ -47,13 +48,26 @@ def trace(
     name: Annotated[str, typer.Argument(help="File name, end of a path, or pattern.")],
     days: Days = 7,
     data: options.Data = None,
+    url: ManagementUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Show the path of a file hop by hop: where it was announced, who fetched it, the outcome."""
+    """Show the path of a file hop by hop: where it was announced, who fetched it, the outcome.
+
+    It is read from the lake; if the lake has no announcements, or with --url, from the stream
+    `announcements` of the broker.
+    """
+    from penstock.client.management import ManagementClient, management_url
+    from penstock_pump.lake.trace import has_archive, trace_stream
     from penstock_pump.lake.trace import trace as traced
 
     today = datetime.now(UTC).date()
-    hops = traced(_home(data), name, (today - timedelta(days=days), today))
+    if url is None and has_archive(_home(data)):
+        hops = traced(_home(data), name, (today - timedelta(days=days), today))
+    else:
+        address = management_url(effective(data=data).settings.broker, url)
+        parts = urlsplit(address)
+        user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+        hops = trace_stream(ManagementClient(address, user, password), name, days)
     if not hops:
         raise NotFound(f"no announcement of {name!r} in the archive of the last {days} days")
     if as_json:

@@ -100,7 +100,7 @@ def _poster(
     conf: options.Conf = None,
     broker: options.Broker = None,
     post_broker: options.PostBroker = None,
-    exchange: options.PostExchange = None,
+    exchange: options.Exchange = None,
     post_exchange: options.PostExchange = None,
     base_url: options.BaseUrl = None,
     base_dir: options.BaseDir = None,

@@ -252,8 +252,10 @@ async def consume(
         dialect=dialect(factory.settings),
         on_abandon=on_abandon,
         log_reject=factory.settings.log_reject,
+        on_done=factory.plugins.on_done,
     )
     control.counters = consumer.counters
+    control.plugin_metrics = factory.plugins.metrics
     subscription = await factory.subscription()
     control.ready.set()
     polling = asyncio.create_task(_poll_queue(subscription, control))

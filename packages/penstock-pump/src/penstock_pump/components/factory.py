@@ -126,15 +126,19 @@ class ComponentFactory:
             ttl=settings.message_ttl,
             persistent=settings.persistent,
         )
-        return PostPublisher(
+        publisher = PostPublisher(
             await self.brokers.publisher(url), target, codec_named(form, dialect(settings))
         )
+        publisher.on_posted = self.plugins.on_posted
+        return publisher
 
     async def bulk(self) -> BulkPostPublisher | None:
         """The bulk publisher for whole trees, over AMQP 0-9-1 only."""
         settings = self.settings
         url = self.credentials.complete(settings.post_broker or settings.broker)
         if not _is_amqp091(url) or settings.suppress_duplicates is not None:
+            return None
+        if self.plugins.on_posted is not None:
             return None
         return self.stack.enter_context(
             await asyncio.to_thread(BulkPostPublisher, url, RECONNECT_SECONDS)
@@ -214,6 +218,7 @@ class ComponentFactory:
                 proxy=ProxyRule(self.settings.proxy),
                 user_agent=self.settings.user_agent,
                 zone=_zone(self.settings.timezone),
+                index_reader=self.plugins.index_reader,
             )
         )
         self.stack.push_async_callback(transports.close)

@@ -60,13 +60,24 @@ async def poll(
             settings.to_clusters,
         )
         transports = factory.transports(HostRule(private=True))  # the site itself chose the server
-        poller = Poller(rules, transports, poster, seen, lambda text: _expanded(settings, text))
+        poller = Poller(
+            rules,
+            transports,
+            poster,
+            seen,
+            lambda text: _expanded(settings, text),
+            factory.plugins.listed if factory.plugins.reads_listings else None,
+        )
+        control.plugin_metrics = factory.plugins.metrics
         control.ready.set()
         while not control.stop.is_set():
             if callbacks is not None and gathers:  # the plugin lists, not we
-                for found in await asyncio.to_thread(callbacks.gathered):
+                posts = await asyncio.to_thread(callbacks.gathered)
+                for found in posts:
                     await poster.announce(found)
                 await poster.flush()
+                if posts:
+                    await asyncio.to_thread(callbacks.acknowledge, posts)
             else:
                 await poller.poll()
             await seen.expire_old()

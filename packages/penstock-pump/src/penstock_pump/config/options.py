@@ -341,6 +341,9 @@ TABLE: Final[tuple[ConfOption, ...]] = (
          "accelThreshold accelCpCommand accelScpCommand accelWgetCommand accelFtpgetCommand"
          " accelFtpputCommand", str, "files are transferred without other programs"),
         ("", "httpsSafeQuote ftpFilenameEncoding", str, "URLs are quoted by RFC 3986, in UTF-8"),
+        ("hb_memory_max hb_memory_multiplier hb_memory_baseline_file",
+         "MemoryMax MemoryMultiplier MemoryBaseLineFile", str,
+         "memory is limited by `prefetch`, and that of a process by the system's service manager"),
         ("xattr_disable xattr_disabled xd", "", flag, "extended attributes are not used"),
         ("", "v2compatRenameDoublePost wololo", flag, "both forms of a move are read and written"),
         ("admin", "admin", str, "exchanges are declared with the user of the broker"),

@@ -52,11 +52,13 @@ def _others() -> Iterator[str]:
         ("Without effect", OptionStatus.WITHOUT_EFFECT),
     ):
         yield f"\n## {title}\n"
+        yield "In all components.\n"
         reason = "instead" if status is OptionStatus.REFUSED else "reason"
-        yield f"| options | {reason} |"
-        yield "|---|---|"
+        yield f"| options | type | {reason} |"
+        yield "|---|---|---|"
         for option in _with(status):
-            yield f"| {' '.join(f'`{name}`' for name in option.names)} | {option.note} |"
+            names = " ".join(f"`{name}`" for name in option.names)
+            yield f"| {names} | {option.type} | {option.note} |"
     yield ""
 
 

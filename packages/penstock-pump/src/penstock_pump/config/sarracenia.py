@@ -59,7 +59,9 @@ _DEFERRED: Final = frozenset(
     | {"YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ", "T1", "T2", "A1", "A2", "ii", "CCCC"}
 )
 #: What may follow the pattern of an `accept`.
-_NAMING: Final = re.compile(r"(WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|DESTFN=.+)(:TIME)?")
+_NAMING: Final = re.compile(
+    r"(WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|DESTFN(SCRIPT)?=.+)(:TIME)?"
+)
 _AGE: Final = re.compile(r"\d+(\.\d+)?[smhdw]?", re.IGNORECASE)
 _MAX_INCLUDES: Final = 10
 _ALIASES: Final = {"cpost": "post", "cpump": "shovel"}
@@ -204,8 +206,8 @@ def _lines(
         raise ConfigurationError(f"{path}: files include each other")
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: {error}") from None
+    except (OSError, ValueError) as error:  # not UTF-8, or no path
+        raise ConfigurationError(f"{str(path)!r}: {error}") from None
     for number, line in enumerate(text.splitlines(), 1):
         option, _, value = line.strip().partition(" ")
         option, _, rest = option.partition("\t")
@@ -259,6 +261,8 @@ def _apply_option(line: ConfLine, reader: _ConfReader) -> None:
     reader.given[setting] = option.parse(value)
     if setting in DEFAULT_PLACEMENT:
         reader.placement[setting] = reader.given[setting]
+    if setting == "filename":
+        _add_script(value, reader)
     if setting == "events" and {"mkdir", "rmdir"} & set(str(reader.given[setting]).split()):
         reader.given["folders"] = True
 
@@ -308,6 +312,13 @@ def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfRe
             reader.plugins.append(f"{spelled} {value}")
 
 
+def _add_script(naming: str, reader: _ConfReader) -> None:
+    """`DESTFNSCRIPT=plugin` loads the plugin, too."""
+    word, _, name = naming.partition("=")
+    if word == "DESTFNSCRIPT" and f"callback {name}" not in reader.plugins:
+        reader.plugins.append(f"callback {name}")
+
+
 def _add_rule(word: str, value: str, reader: _ConfReader) -> None:
     pattern, _, naming = value.partition(" ")
     rule = {word: pattern or ".*", **reader.placement}
@@ -315,8 +326,9 @@ def _add_rule(word: str, value: str, reader: _ConfReader) -> None:
         if not _NAMING.fullmatch(naming.strip()):
             raise ConfigurationError(
                 f"{naming.strip()!r} after the pattern should be WHATFN, HEADFN, SENDER, NONE, "
-                "NONESENDER, TIME or DESTFN=name"
+                "NONESENDER, TIME, DESTFN=name or DESTFNSCRIPT=plugin"
             )
+        _add_script(naming.strip(), reader)
         rule["filename"] = naming.strip()
     reader.rules.append(rule)
 

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, Self
 from penstock.client import FabricClosed
 from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy
+from penstock.core.telemetry import message_spans
 from penstock_pump.errors import BadPost, PumpError, unusable_name
 from penstock_pump.flow.message import PumpMessage, message_from_json, message_to_json
 from penstock_pump.flow.subscription import PumpDelivery, PumpSubscription
@@ -183,7 +184,7 @@ class ConsumerCounters:
 
 
 OutcomeCallback = Callable[[Post, PostOutcome, float], Awaitable[None]]
-#: Called for a post that failed and will not be retried.
+#: Called for a post that failed and will not be retried, or one that is about to be acknowledged.
 AbandonCallback = Callable[[Post], Awaitable[None]]
 
 
@@ -198,14 +199,18 @@ class PostConsumer:
         dialect: V02Dialect | None = None,
         on_abandon: AbandonCallback | None = None,
         log_reject: bool = False,
+        on_done: AbandonCallback | None = None,
     ) -> None:
+        """`on_done` is called before a post is acknowledged, whatever became of it."""
         self._log_rejected = log.info if log_reject else log.debug
         self._handler = handler
+        self._spans = message_spans()
         self._retries = retries
         self._limits = limits or ConsumerLimits()
         self._on_outcome = on_outcome
         self._dialect = dialect
         self._on_abandon = on_abandon
+        self._on_done = on_done
         self._file_order = FileOrder()
         self._pace = BandwidthLimit(self._limits.rate)
         self._capacity = asyncio.Semaphore(self._limits.concurrency)
@@ -268,12 +273,30 @@ class PostConsumer:
                 await asyncio.to_thread(self._retries.add, delivery.pump_message, now, due)
                 self.counters.postponed += 1
                 self._postponed.set()
+            if self._on_done is not None:
+                await self._on_done(post)
             await delivery.ack()
 
     async def _attempt(
         self, post: Post, pump_message: PumpMessage, attempts: int
     ) -> PostOutcome | None:
         """The outcome; None where the post belongs in the retry store."""
+        if self._spans is None:
+            return await self._try(post, pump_message, attempts)
+        source = f"posts:{pump_message.topic}"
+        attributes = {"penstock.file.path": post.relpath}
+        with self._spans.processing(source, pump_message.headers, attributes=attributes) as span:
+            outcome = await self._try(post, pump_message, attempts)
+            if outcome is None:
+                span.set_attribute("penstock.postponed", True)
+            else:
+                span.set_attribute("penstock.outcome.code", outcome.code)
+                span.set_attribute("penstock.outcome.message", outcome.message)
+            return outcome
+
+    async def _try(
+        self, post: Post, pump_message: PumpMessage, attempts: int
+    ) -> PostOutcome | None:
         started = time.monotonic()
         for attempt in range(attempts):
             if attempt:

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -32,6 +32,7 @@ from penstock.core.basic_properties import (
 )
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.telemetry import message_spans
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock.wire.amqp091.errors import AmqpConnectionLost
 from penstock_pump.flow.message import PumpMessage
@@ -83,10 +84,14 @@ class PostPublisher:
         self._target = target
         self._post_codec = post_codec
         self._mqtt = protocol_of(target.url) is BrokerProtocol.MQTT
+        #: Called with each post that the broker has confirmed.
+        self.on_posted: Callable[[Post], Awaitable[None]] | None = None
 
     async def announce(self, post: Post) -> None:
         """Returns when the broker has confirmed the post."""
         await self._publisher.send(self.encode(post))
+        if self.on_posted is not None:
+            await self.on_posted(post)
 
     def encode(self, post: Post) -> PumpOutgoingMessage:
         target = self._target
@@ -109,13 +114,13 @@ class PostPublisher:
     async def forward(self, pump_message: PumpMessage, post: Post | None = None) -> None:
         """Publish an unchanged copy of a message to our exchange."""
         exchange = self._target.exchange if post is None else self._exchange(post)
-        message = (
-            pump_message.topic,
-            pump_message.body,
-            pump_message.content_type(),
-            pump_message.headers,
-        )
+        topic = pump_message.topic
+        if self._mqtt:  # the first level is the exchange that it came from
+            topic = f"{exchange}/{topic.partition('/')[2]}"
+        message = (topic, pump_message.body, pump_message.content_type(), pump_message.headers)
         await self._publisher.send(self._outgoing(exchange, *message))
+        if self.on_posted is not None and post is not None:
+            await self.on_posted(post)
 
     def _exchange(self, post: Post) -> str:
         exchange, split = self._target.exchange, self._target.split
@@ -159,6 +164,7 @@ class ExchangePublisher:
         self._declared: set[str] = set()
         self._preparing = asyncio.Lock()
         self._ids = message_ids()
+        self._spans = message_spans()
 
     async def open(self) -> None:
         await self._link.open()
@@ -167,7 +173,16 @@ class ExchangePublisher:
         await self._link.close()
 
     async def send(self, message: PumpOutgoingMessage) -> None:
-        properties = amqp_properties(message, next(self._ids))
+        message_id = next(self._ids)
+        if self._spans is None:
+            await self._send(message, message_id)
+        else:
+            destination = f"{message.exchange}:{message.topic}"
+            with self._spans.publishing(destination, message.headers, message_id) as headers:
+                await self._send(replace(message, headers=headers), message_id)
+
+    async def _send(self, message: PumpOutgoingMessage, message_id: str) -> None:
+        properties = amqp_properties(message, message_id)
         while True:
             try:
                 channel = await self._ready(message.exchange)
@@ -244,6 +259,7 @@ class BulkPostPublisher:
         )
         self._declared: set[str] = set()
         self._ids = message_ids()
+        self._spans = message_spans()
 
     def __enter__(self) -> Self:
         return self
@@ -261,7 +277,12 @@ class BulkPostPublisher:
         if message.exchange not in self._declared:
             self._publisher.declare_exchange(message.exchange, "topic")
             self._declared.add(message.exchange)
-        properties = amqp_properties(message, next(self._ids))
+        message_id = next(self._ids)
+        if self._spans is not None:
+            destination = f"{message.exchange}:{message.topic}"
+            with self._spans.publishing(destination, message.headers, message_id) as headers:
+                message = replace(message, headers=headers)
+        properties = amqp_properties(message, message_id)
         self._publisher.publish(
             encode_route(message.exchange, message.topic),
             encode_header(properties, len(message.body)),

@@ -5,22 +5,31 @@ A file is named by its name, its path, the end of its path, or a pattern.
 
 from __future__ import annotations
 
+import base64
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.errors import ConfigurationError, NotFound
-from penstock_pump.lake.announcements import ANNOUNCEMENT_SCHEMA, ANNOUNCEMENTS
+from penstock_pump.lake.announcements import ANNOUNCEMENT_SCHEMA, ANNOUNCEMENTS, row_of
 from penstock_pump.lake.flow import NAME
+from penstock_pump.names import ANNOUNCEMENT_STREAM
 from penstock_spark.lake import Lake
 
+if TYPE_CHECKING:
+    from penstock.client.management import ManagementClient
+
 _WILDCARDS: Final = "*?["
+#: Characters that posts do not encode.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _PLOT_FORMATS: Final = (".svg", ".png", ".pdf")
 
 
@@ -58,6 +67,50 @@ def trace(data: Path, wanted: str, days: tuple[date, date] | None = None) -> lis
     names = [name for name in ANNOUNCEMENT_SCHEMA.names if name != "day"]
     tables = (table.read_file(file, names) for file in files)
     return sorted((hop for rows in tables for hop in _hops(rows, wanted)), key=lambda hop: hop.at)
+
+
+def has_archive(data: Path) -> bool:
+    """Whether the lake has announcements."""
+    table = Lake.open(data / "lake", NAME).table(ANNOUNCEMENTS)
+    return table.exists() and bool(table.files())
+
+
+def trace_stream(client: ManagementClient, wanted: str, days: int) -> list[TraceHop]:
+    """The same, from the broker's stream: its messages are searched by the broker."""
+    is_pattern = any(sign in wanted for sign in _WILDCARDS)
+    query: dict[str, str | int] = {
+        "count": 500,
+        "truncate": 1 << 20,
+        "from": int((time.time() - days * 86_400) * 1000),
+        "text": "" if is_pattern else max(_PLAIN.findall(wanted), key=len, default=""),
+    }
+    hops: list[TraceHop] = []
+    while True:
+        answer = client.get_json(f"/api/queues/%2F/{ANNOUNCEMENT_STREAM}/messages", query)
+        for message in answer["messages"]:
+            row = dict.fromkeys(ANNOUNCEMENT_SCHEMA.names) | row_of(_stored_message(message))
+            if row["relpath"] is not None and _matches(row["relpath"], wanted):
+                hops.append(_hop(row))
+        if answer["next"] is None:
+            return hops
+        query["offset"] = answer["next"]
+
+
+def _stored_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of the API as a row of bronze."""
+    payload = message["payload"]
+    is_text = message["payload_encoding"] == "string"
+    at = datetime.fromtimestamp(message["timestamp"] / 1000, UTC)
+    return {
+        "timestamp": at,
+        "exchange": message["exchange"],
+        "routing_key": message["routing_key"],
+        "stream": ANNOUNCEMENT_STREAM,
+        "offset": int(message["id"]),
+        "day": at.date(),
+        "headers": message["properties"].get("headers") or {},
+        "body": payload.encode() if is_text else base64.b64decode(payload),
+    }
 
 
 def _hops(rows: pa.Table, wanted: str) -> Iterator[TraceHop]:

@@ -7,6 +7,7 @@ last seen, so a restart announces nothing twice. Directories below are listed to
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -48,13 +49,16 @@ class Poller:
         poster: FilePoster,
         seen: FingerprintStore,
         expand: Callable[[str], str] = str,
+        listed: Callable[[ListedFile], ListedFile | None] | None = None,
     ) -> None:
-        """`expand` replaces variables of a path, as `${YYYYMMDD}`, at each listing."""
+        """`expand` replaces variables of a path, as `${YYYYMMDD}`, at each listing. `listed` is
+        called with each entry, in a thread, and may change it or leave it out."""
         self._rules = rules
         self._transports = transports
         self._poster = poster
         self._seen = seen
         self._expand = expand
+        self._listed = listed
 
     async def poll(self) -> int:
         """Lists all paths once; how many files were announced. A directory that cannot be listed is
@@ -74,6 +78,9 @@ class Poller:
         except PumpError as error:
             log.warning("directory not listed", url=url, reason=str(error))
             return
+        if self._listed is not None:
+            changed = [await asyncio.to_thread(self._listed, each) for each in entries]
+            entries = [each for each in changed if each is not None]
         for each in sorted(entries, key=lambda entry: entry.name):
             relpath = f"{folder}/{each.name}".lstrip("/")
             if not each.is_directory:

@@ -30,7 +30,7 @@ from penstock_pump.transports.http_client import (
     HttpServerAddress,
     build_request,
 )
-from penstock_pump.transports.listing import ListedFile, read_index
+from penstock_pump.transports.listing import ListedFile
 from penstock_pump.transports.transport import (
     ByteRange,
     ByteSink,
@@ -102,7 +102,7 @@ class HttpTransport(WholeFilesOnly):
                         f"{source.url}: the index has more than {_MAX_INDEX_BYTES} bytes"
                     )
         page = b"".join(pieces).decode(errors="replace")
-        return read_index(page, source.url, self._context.zone)
+        return self._context.index_reader(page, source.url, self._context.zone)
 
     async def close(self) -> None:
         await self._pool.close()

@@ -7,6 +7,7 @@ size, behind each link. A size with a unit (`1.2K`) is not exact, and is left ou
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from html.parser import HTMLParser
@@ -26,6 +27,10 @@ class ListedFile:
     is_directory: bool = False
     size: int | None = None
     mtime: int | None = None  #: nanoseconds since 1970
+
+
+#: Page, its URL, the zone of times without one.
+IndexReader = Callable[[str, str, tzinfo], list[ListedFile]]
 
 
 class _IndexParser(HTMLParser):

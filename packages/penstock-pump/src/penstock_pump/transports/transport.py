@@ -27,7 +27,7 @@ from penstock_pump.credentials import PumpCredentials
 from penstock_pump.errors import UnsupportedSource
 from penstock_pump.posts.post import Post
 from penstock_pump.transports.access import FileRule, HostRule
-from penstock_pump.transports.listing import ListedFile
+from penstock_pump.transports.listing import IndexReader, ListedFile, read_index
 from penstock_pump.transports.proxy import ProxyRule
 
 READ_BYTES: Final = MiB
@@ -129,6 +129,7 @@ class TransportContext:
     proxy: ProxyRule = field(default_factory=ProxyRule)
     user_agent: str = "penstock-pump"
     zone: tzinfo = UTC  #: of times in listings without a time zone
+    index_reader: IndexReader = read_index  #: of index pages of HTTP servers
 
 
 def as_local_transport(transport: Transport) -> LocalTransport | None:

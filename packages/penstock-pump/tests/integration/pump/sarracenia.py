@@ -9,12 +9,13 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 from tests.fixtures import missing
 from tests.paths import PEERS
-from tests.peers import Broker, PeerMissing
+from tests.peers import Broker, MqttBroker, PeerMissing
 
 SECONDS = 90.0
 PROGRAMS = PEERS / "sarracenia" / "bin"
@@ -23,20 +24,32 @@ PROGRAMS = PEERS / "sarracenia" / "bin"
 class Sarracenia:
     """`folder` is what the programs call their configuration: `sr3`, or v2's `sarra`."""
 
-    def __init__(self, home: Path, broker: Broker, folder: str, program: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        broker: Broker | MqttBroker,
+        folder: str,
+        program: str,
+        *,
+        mqtt: bool = False,
+    ) -> None:
         if not (PROGRAMS / program).exists():
             missing(PeerMissing(f"{program} is not installed: scripts/peers does it"))
         home.mkdir()
         self._home = home
-        self._port = broker.port
+        port = cast(MqttBroker, broker).mqtt_port if mqtt else cast(Broker, broker).port
+        self._address = ("mqtt" if mqtt else "amqp", f"127.0.0.1:{port}/")
         self._conf = home / "config" / folder
         self._conf.mkdir(parents=True)
-        credential = f"amqp://guest:guest@127.0.0.1:{broker.port}/\n"
-        (self._conf / "credentials.conf").write_text(credential)
+        self.add_credential("{}://guest:guest@{}".format(*self._address))
+
+    def add_credential(self, line: str) -> None:
+        with (self._conf / "credentials.conf").open("a") as file:
+            file.write(f"{line}\n")
 
     @property
     def broker(self) -> str:
-        return f"amqp://guest@127.0.0.1:{self._port}/"
+        return "{}://guest@{}".format(*self._address)
 
     def configure(self, component: str, text: str) -> None:
         folder = self._conf / component
@@ -47,6 +60,7 @@ class Sarracenia:
         environment = {
             **os.environ,
             "HOME": str(self._home),
+            "PYTHONPATH": str(Path(__file__).with_name("sr3_repair")),
             "XDG_CONFIG_HOME": str(self._home / "config"),
             "XDG_CACHE_HOME": str(self._home / "cache"),
         }
@@ -72,9 +86,23 @@ class Sarracenia:
         try:
             yield
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended by itself: its log tells why
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+
+    def running_component(self, component: str) -> AbstractAsyncContextManager[None]:
+        """As `sr3 start` runs it: in the foreground, sr3 does not receive from MQTT."""
+        (module,) = PROGRAMS.parent.glob("lib/python3*/site-packages/sarracenia/instance.py")
+        return self.running("python", str(module), "--no", "1", "start", f"{component}/t")
+
+    def component_log(self, component: str) -> str:
+        path = self._home / "cache" / "sr3" / "log" / f"{component}_t_01.log"
+        return path.read_text(errors="replace") if path.exists() else ""
 
     @property
     def log(self) -> str:
-        return (self._home / "log").read_text(errors="replace")[-4000:]
+        return self.whole_log[-4000:]
+
+    @property
+    def whole_log(self) -> str:
+        return (self._home / "log").read_text(errors="replace")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
 from penstock_pump.demo import STATIONS, PumpDemo, observation
-from tests.cli.command import Running
+from tests.cli.command import Running, environment, run
 from tests.integration.pump.running import until
 from tests.peers import Penstock
 
@@ -24,6 +25,14 @@ async def test_what_lands_in_the_inbox_comes_out_in_the_mirror(
         await until(lambda: (mirror / "a letter.txt").is_file())
         assert (mirror / "a letter.txt").read_text() == "carry me"
         await until(lambda: {path.name for path in mirror.glob("*/*")} == set(STATIONS))
+        table = run("pump", "status", env=environment(PENSTOCK_DATA=str(tmp_path / "data")))
+        assert "subscribe/demo" in table.stdout
+        assert "watch/demo" in table.stdout
+        assert "stopped" not in table.stdout
+        stream = ("--data", tmp_path / "data", "--url", penstock.http_url, "--json")
+        traced = run("pump", "trace", "a letter.txt", *stream)
+        kinds = [json.loads(line)["kind"] for line in traced.stdout.splitlines()]
+        assert sorted(set(kinds)) == ["post", "report"], traced
         (inbox / "a letter.txt").unlink()
         await until(lambda: not (mirror / "a letter.txt").exists())
         assert up.stop() == (0, "")

@@ -84,3 +84,19 @@ async def test_a_shovel_from_amqp_to_mqtt(
                     await amqp.publish("v02.post", body, exchange=exchange)
                 message = await inflow.receive()
     assert message.json()["relPath"] == f"{name}/b/f"
+
+
+async def test_a_shovel_between_exchanges_of_a_broker(
+    mqtt_penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    url = mqtt_penstock.mqtt_url
+    shovels = settings(
+        "shovel", url, tmp_path / "h", dialect="sr3", name=name, exchange=f"{name}0",
+        post_broker=url, post_exchange=f"{name}1",
+    )  # fmt: skip
+    async with connect(url) as fabric:
+        async with fabric.subscribe("+/v03/#") as inflow, running(shovel, shovels):
+            body = '{"pubTime": "20240101T000000", "baseUrl": "http://h/", "relPath": "a/f"}'
+            await fabric.publish(f"{name}0/v03/a", body)
+            topics = [(await inflow.receive()).address for _ in range(2)]
+    assert topics == [f"{name}0/v03/a", f"{name}1/v03/a"]

@@ -38,7 +38,7 @@ def plain_tree(folder: Path, *, link: bool = True) -> None:
     (folder / "d0" / "big").write_bytes(os.urandom(5 * BLOCK + 17))
 
 
-async def test_what_v2_posts_in_parts_we_put_together(
+async def test_what_v2_posts_in_parts_we_put_together_and_report(
     broker: Broker, v2: Sarracenia, name: str, tmp_path: Path
 ) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
@@ -50,13 +50,22 @@ async def test_what_v2_posts_in_parts_we_put_together(
             f"post_broker {v2.broker}\npost_exchange {exchange}\nsum s\nblocksize {BLOCK}\n"
             f"post_base_url {server.url}\npost_base_dir {there}\n",
         )
+        v2.configure(
+            "report",
+            f"broker {v2.broker}\nexchange {exchange}r\nqueue_name q_guest_{name}_r\nsubtopic #\n"
+            "on_message msg_rawlog\naccept .*\n",
+        )
         fetches = settings(
             "subscribe", broker.url, tmp_path / "s", exchange=exchange, directory=str(here),
-            mirror=True, join=True,
+            mirror=True, join=True, report_exchange=f"{exchange}r",
         )  # fmt: skip
-        async with running(subscribe, fetches):
+        async with connect(broker.url) as fabric:
+            await fabric.publish("nobody.listens", b"", exchange=f"{exchange}r")
+        async with running(subscribe, fetches), v2.running("sr_report", "foreground", "t.conf"):
+            await until(lambda: "declared queue" in v2.log)
             await v2.run("sr_post", "-c", "t.conf", "-p", str(there))
             await until(lambda: tree(here) == tree(there))
+            await until(lambda: "v02.report.d0" in v2.whole_log and " 201 " in v2.whole_log)
 
 
 async def test_what_we_post_v2_fetches_with_modes_and_links(
