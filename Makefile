@@ -8,6 +8,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE := build/site/index.html
+BUILD_SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # Every package, in order of need.
 PACKAGES := penstock penstock-store penstock-spark penstock-history penstock-hives penstock-jobs \
@@ -55,14 +57,14 @@ $(STAMP): pyproject.toml requirements-test.txt constraints.txt $(wildcard packag
 	@touch $@
 
 # Spark runs on Java, which no wheel brings. Without it everything else runs, and says so.
-up: setup ## Everything there is, running on this machine; Ctrl-C stops it
+up: setup $(SITE) ## Everything there is, running on this machine; Ctrl-C stops it
 	@scripts/peers --only java
 	@$(BIN)/penstock up
 
 peers: ## The servers that integration tests talk to, from Debian packages, where we may
 	@scripts/peers
 
-peers-new: ## A newer RabbitMQ beside the system's, for benchmarks and slow tests, where we may
+peers-new: ## Newer brokers beside the system's, for benchmarks and slow tests, where we may
 	@scripts/peers-new
 
 lint: setup ## What can be said without running anything: ruff, mypy, the rooms' doors
@@ -89,9 +91,11 @@ test-spark-oldest: collected ## The Spark connector with the oldest Spark that i
 test-broker test-store test-spark test-history test-hives test-jobs test-pump test-pytest: test-%:
 	@scripts/test-package $*
 
-dist: setup ## Wheels, source distributions and bills of materials of all packages, in dist/
+dist: setup $(SITE) ## Wheels, source distributions and bills of materials of all packages, in dist/
 	@for package in $(PACKAGES); do (cd packages/$$package && ../../$(BIN)/python -m hatchling build -d ../../dist); done
 	@$(BIN)/python -m scripts.bill_of_materials dist $(PACKAGES)
+	@$(BIN)/python -m scripts.openapi_files dist
+	@$(BIN)/pytest -q tests/distributions
 
 # Lint and tests side by side: the tests leave time for it while they wait. What lint says is shown
 # after the tests.
@@ -103,11 +107,10 @@ wait $$lint || status=$$?; \
 cat "$$said"; exit $$status
 endef
 
-# Every test can be loaded, and is compiled once, not by each worker. Meanwhile peers are installed.
-collected: setup
-	@scripts/peers & peers=$$!; \
-	$(BIN)/pytest --collect-only -qqq | sed '/: [0-9]*$$/d'; \
-	wait $$peers
+# Every test can be loaded, and is compiled once, not by each worker. Some tests load their peer, so
+# peers are there first.
+collected: setup peers
+	@$(BIN)/pytest --collect-only -qqq | sed '/: [0-9]*$$/d'
 
 bench: setup peers ## Penstock beside its peers, for hours; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md
@@ -124,8 +127,14 @@ bench: setup peers ## Penstock beside its peers, for hours; writes docs/benchmar
 	$(BIN)/python -m benchmarks.jobs --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.pump --markdown docs/benchmarks.md
 
-docs: setup ## The pages that are made from the code
+docs: setup ## The pages that are made from the code, and the site in build/site
 	$(BIN)/python -m scripts.configuration_page
+	$(BIN)/python -m scripts.reference_pages
+	$(BUILD_SITE)
+
+# The site alone, which a broker serves at /docs.
+$(SITE): $(STAMP) mkdocs.yml $(shell find docs -name '*.md')
+	$(BUILD_SITE)
 
 clean: ## Forget the environment and everything that can be made again
 	rm -rf $(VENV) .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

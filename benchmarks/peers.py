@@ -28,6 +28,9 @@ from benchmarks.usage import Usage, usage_of
 
 _MOSQUITTO = "/usr/sbin/mosquitto"
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+#: Newer versions, which `make peers-new` installs. They see the system's directory for temporary
+#: files, and no other.
+_NEWER = Path(__file__).parents[1] / ".peers" / "newer"
 #: By default 20 messages may be on their way to a client and 1,000 may wait: here it has no limits,
 #: so that none of them is what is measured. It writes at once, and keeps nothing on disk.
 _MOSQUITTO_SETTINGS = """\
@@ -50,6 +53,13 @@ plugins:
   amqtt.plugins.logging_amqtt.PacketLoggerPlugin:
   amqtt.plugins.authentication.AnonymousAuthPlugin:
     allow_anonymous: true
+"""
+#: It keeps sessions in its log, on which its MQTT is built.
+_NATS_SETTINGS = """\
+server_name: bench
+listen: 127.0.0.1:{client_port}
+jetstream {{ store_dir: "{directory}" }}
+mqtt {{ listen: "127.0.0.1:{port}" }}
 """
 #: A client of MQTT 3.1.1 that wants nothing, and the welcome it is given.
 _CONNECT = b"\x10\x11\x00\x04MQTT\x04\x02\x00\x3c\x00\x05probe"
@@ -104,11 +114,14 @@ def start_penstock(directory: Path, profile: Path | None = None, scheme: str = "
     return peer
 
 
-def start_rabbitmq(directory: Path, plugins: str = "", settings: str = "") -> Peer:
-    """Debian's RabbitMQ as a node of its own beside any other on the machine.
+def start_rabbitmq(
+    directory: Path, plugins: str = "", settings: str = "", *, newer: bool = False
+) -> Peer:
+    """Debian's RabbitMQ, or that of a newer Debian, as a node of its own beside any other.
 
     It has the plugins that are named, separated by commas, and no others; `settings` are theirs.
     """
+    program = _NEWER / "rabbitmq-server" if newer else _RABBITMQ
     port, epmd_port = free_port(), free_port()
     log = directory / "rabbitmq.log"
     (directory / "plugins").write_text(f"[{plugins}].\n")
@@ -133,22 +146,42 @@ def start_rabbitmq(directory: Path, plugins: str = "", settings: str = "") -> Pe
     with log.open("wb") as output:
         # The emulator would start a port mapper that outlives it; ours ends with the peer.
         epmd = _start(["epmd", "-address", "127.0.0.1", "-port", str(epmd_port)], environment)
-        broker = _start([str(_RABBITMQ)], environment, output.fileno())
-    peer = Peer("rabbitmq", _debian_version("rabbitmq-server"), port, (broker, epmd), log)
+        broker = _start([str(program)], environment, output.fileno())
+    name = "rabbitmq-4" if newer else "rabbitmq"
+    version = _debian_version("rabbitmq-server", newer)
+    peer = Peer(name, version, port, (broker, epmd), log)
     # It opens its listener last, and then greets whoever sends the protocol header.
     _await_answer(peer, b"AMQP\x00\x00\x09\x01", b"\x01")
     return peer
 
 
-def start_mosquitto(directory: Path) -> Peer:
-    """Debian's mosquitto."""
+def start_mosquitto(directory: Path, *, newer: bool = False) -> Peer:
+    """Debian's mosquitto, or that of a newer Debian."""
+    program = str(_NEWER / "mosquitto") if newer else _MOSQUITTO
     port = free_port()
     settings = directory / "mosquitto.conf"
     settings.write_text(_MOSQUITTO_SETTINGS + f"listener {port} 127.0.0.1\n")
     log = directory / "mosquitto.log"
     with log.open("wb") as output:
-        broker = _start([_MOSQUITTO, "-c", str(settings)], dict(os.environ), output.fileno())
-    peer = Peer("mosquitto", _debian_version("mosquitto"), port, (broker,), log)
+        broker = _start([program, "-c", str(settings)], dict(os.environ), output.fileno())
+    name = "mosquitto-2.1" if newer else "mosquitto"
+    peer = Peer(name, _debian_version("mosquitto", newer), port, (broker,), log)
+    _await_answer(peer, _CONNECT, _CONNACK)
+    return peer
+
+
+def start_nats(directory: Path) -> Peer:
+    """NATS of a newer Debian, with its MQTT."""
+    port = free_port()
+    settings = directory / "nats.conf"
+    settings.write_text(
+        _NATS_SETTINGS.format(port=port, client_port=free_port(), directory=directory)
+    )
+    log = directory / "nats.log"
+    command = [str(_NEWER / "nats-server"), "-c", str(settings)]
+    with log.open("wb") as output:
+        broker = _start(command, dict(os.environ), output.fileno())
+    peer = Peer("nats", _debian_version("nats-server", True), port, (broker,), log)
     _await_answer(peer, _CONNECT, _CONNACK)
     return peer
 
@@ -172,8 +205,14 @@ def available(name: str) -> bool:
     match name:
         case "rabbitmq":
             return _RABBITMQ.exists() and shutil.which("epmd") is not None
+        case "rabbitmq-4":
+            return (_NEWER / "rabbitmq-server").exists() and shutil.which("epmd") is not None
         case "mosquitto":
             return Path(_MOSQUITTO).exists()
+        case "mosquitto-2.1":
+            return (_NEWER / "mosquitto").exists()
+        case "nats":
+            return (_NEWER / "nats-server").exists()
         case "amqtt":
             return find_spec("amqtt") is not None
     command = [sys.executable, "-m", "penstock", "broker", "--help"]
@@ -182,20 +221,31 @@ def available(name: str) -> bool:
 
 Starter = Callable[[Path], Peer]
 
+#: Those that `make peers-new` installs, for benchmarks.
+NEWER_PEERS = ("rabbitmq-4", "mosquitto-2.1", "nats")
+
 #: The peers a benchmark of AMQP 0-9-1 may name.
 AMQP_STARTERS: dict[str, Starter] = {
     "penstock": start_penstock,
     "rabbitmq": start_rabbitmq,
+    "rabbitmq-4": partial(start_rabbitmq, newer=True),
 }
-#: One of AMQP 1.0, which RabbitMQ of this version has as a plugin.
+#: One of AMQP 1.0, which RabbitMQ 3 has as a plugin.
 AMQP10_STARTERS: dict[str, Starter] = {
     "penstock": start_penstock,
     "rabbitmq": partial(start_rabbitmq, plugins="rabbitmq_amqp1_0"),
+    "rabbitmq-4": partial(
+        start_rabbitmq,
+        settings="deprecated_features.permit.amqp_address_v1 = true\n",
+        newer=True,
+    ),
 }
 #: And one of MQTT.
 MQTT_STARTERS: dict[str, Starter] = {
     "penstock": partial(start_penstock, scheme="mqtt"),
     "mosquitto": start_mosquitto,
+    "mosquitto-2.1": partial(start_mosquitto, newer=True),
+    "nats": start_nats,
     "amqtt": start_amqtt,
 }
 
@@ -254,8 +304,10 @@ def _package_version(package: str) -> str:
         return "from source"
 
 
-def _debian_version(package: str) -> str:
+def _debian_version(package: str, newer: bool = False) -> str:
     query = ["dpkg-query", "--show", "--showformat", "${Version}", package]
+    if newer:
+        query.insert(1, f"--admindir={_NEWER / 'var' / 'lib' / 'dpkg'}")
     try:
         return subprocess.run(query, capture_output=True, text=True).stdout or "unknown"
     except FileNotFoundError:

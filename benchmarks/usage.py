@@ -68,3 +68,16 @@ def usage_of(roots: Iterable[int]) -> Usage:
         sum(stat.ticks for stat in tree) / _TICKS_PER_SECOND,
         sum(stat.pages for stat in tree) * _PAGE_BYTES,
     )
+
+
+def proportional_bytes(root: int) -> int:
+    """The memory of a process and its descendants; shared pages count in equal parts."""
+    return sum(_proportional(pid) for pid in tree_of(root))
+
+
+def _proportional(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it ended while we looked
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) << 10

@@ -63,7 +63,7 @@ all mistakes at once and exit status 2:
 ```console
 $ penstock config --set broker.heartbeet=1 --set log.level=loud
 penstock: flag --set: log.level = 'loud': should be 'debug', 'info', 'warning' or 'error' (the \
-least severe events that are written)
+lowest severity that is logged)
 penstock: flag --set: unknown setting broker.heartbeet; did you mean broker.heartbeat?
 ```
 

@@ -149,7 +149,8 @@ def _mistaken(page: Page) -> None:
 
 def hives(browser: Browser) -> None:
     """The public page and the business's, over places with a past that tests have as well."""
-    sys.path.insert(0, str(IMAGES.parent.parent))
+    root = IMAGES.parent.parent
+    sys.path[:0] = [str(root), str(root / "packages" / "penstock-hives")]
     from tests.web.hives.business import ADA, PASSWORD, furnish_business
 
     with ExitStack() as stack:

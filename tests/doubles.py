@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from penstock.broker.contract import (
 )
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.committer import Committer
+from penstock.broker.message_run import MessageRun
 from penstock.broker.spool import Spools
 from penstock.broker.topology import Topology
 from penstock.broker.vhost import VirtualHost
@@ -34,6 +35,7 @@ from penstock.broker.write_batch import WriteBatch
 from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
+from penstock.destinations.delayed import DelayedMessages
 from penstock.destinations.direct_reply_to import ReplyChannel
 from penstock.destinations.retained import RetainedStore
 from penstock.server.destination_types import EXCHANGE_TYPES, QUEUE_TYPES
@@ -115,7 +117,15 @@ class Client(Channel):
     def __init__(self, driver: Any, *, settled: bool = False, **arguments: Any) -> None:
         self.ear = Listener()
         super().__init__(self.ear, driver, settled)
+        self.forward_run = self._forward_run
         driver.channel_open(self, {key.replace("_", "-"): arguments[key] for key in arguments})
+
+    def _forward_run(
+        self, channel: Channel, run: MessageRun, deliveries: list[Delivery] | None, packet_id: int
+    ) -> bool:
+        for one, delivery in zip(run.messages, deliveries or repeat(None), strict=False):
+            self.ear.channel_forward(channel, one, delivery)
+        return True
 
     def post(self, fragment: Message | Fragment, receipt: int = 0) -> None:
         self.driver.channel_post(self, fragment, receipt)
@@ -263,6 +273,7 @@ class Stand:
             QUEUE_TYPES,
             ReplyChannel,
             RetainedStore,
+            DelayedMessages,
         )
 
     def queue(self, name: str = "q", *, durable: bool = False, **arguments: Any) -> Any:

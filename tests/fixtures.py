@@ -8,7 +8,12 @@ want a database of the embedded kind one server; what these need is loaded then.
 
 from __future__ import annotations
 
+import gc
+import importlib.util
 import os
+import signal
+import sys
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,8 +31,10 @@ from tests.peers import (
     MqttBroker,
     PeerMissing,
     Penstock,
+    Process,
     RabbitMQ,
     find_new_rabbitmq,
+    free_port,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +62,17 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 #: Spark starts processes when it likes, and each takes seconds on a busy machine.
 SPARK_SECONDS = 600
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collecting creates some million objects and no garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Collections of garbage leave out what was collected: half a second each."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,6 +116,11 @@ def missing(peer: PeerMissing) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(str(peer))
     pytest.skip(str(peer))
+
+
+def need_atheris() -> None:
+    if importlib.util.find_spec("atheris") is None:
+        missing(PeerMissing("atheris is not installed"))
 
 
 def needed(peer: Callable[..., P], *arguments: Any, **options: Any) -> P:
@@ -157,7 +180,11 @@ def new_plugged_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 @pytest.fixture(
     scope="session",
-    params=["penstock", pytest.param("rabbitmq", marks=pytest.mark.peer)],
+    params=[
+        "penstock",
+        pytest.param("rabbitmq", marks=pytest.mark.peer),
+        pytest.param("new_rabbitmq", marks=[pytest.mark.peer, pytest.mark.slow]),
+    ],
 )
 def broker(request: pytest.FixtureRequest) -> Broker:
     server: Broker = request.getfixturevalue(request.param)
@@ -231,6 +258,33 @@ def embedded_template(embedded: str) -> str:
     from tests.databases import new_template
 
     return new_template(embedded)
+
+
+@pytest.fixture(scope="module")
+def object_store_bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a bucket of moto, which the environment of the module's tests leads to."""
+    pytest.importorskip("moto.server", reason="missing: moto[s3]")
+    pytest.importorskip("obstore", reason="missing: obstore")
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    log = tmp_path_factory.mktemp("moto") / "log"
+    process = Process(command, log, {**os.environ, "PYTHONWARNINGS": "ignore"})
+    names = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in names.items():
+            patch.setenv(name, value)
+        try:
+            process.wait_for_port(port)
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/backups", method="PUT")
+            urllib.request.urlopen(request, timeout=10).close()
+            yield "backups"
+        finally:
+            process.end_group(signal.SIGKILL)
 
 
 @pytest.fixture

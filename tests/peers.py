@@ -127,7 +127,7 @@ def find_program(name: str, package: str, *folders: str) -> str:
 
 def find_new_rabbitmq() -> str:
     """The start program of a RabbitMQ 4, which `scripts/peers-new` installs."""
-    server = Path(__file__).parents[1] / ".peers" / "rabbitmq-4" / "server"
+    server = Path(__file__).parents[1] / ".peers" / "newer" / "rabbitmq-server"
     if not server.exists():
         raise PeerMissing("RabbitMQ 4 is not installed (scripts/peers-new)")
     return str(server)
@@ -209,9 +209,11 @@ class Penstock:
         data: Path | None = None,
         environment: dict[str, str] | None = None,
         mqtt: bool = False,
+        program: tuple[str, ...] = ("-m", "penstock"),
     ) -> None:
         self.folder = folder
         self.data = data or folder / "data"
+        self._program = program
         self.port = free_port()
         self.http_port = free_port()
         self.mqtt_port = free_port()
@@ -255,7 +257,7 @@ class Penstock:
         self._starts += 1
         self._process = Process(
             [
-                *(sys.executable, "-m", "penstock", "broker", "--data", str(self.data)),
+                *(sys.executable, *self._program, "broker", "--data", str(self.data)),
                 *("--listen", f"amqp://127.0.0.1:{self.port}"),
                 *("--listen", f"http://127.0.0.1:{self.http_port}"),
                 *self._mqtt_listeners(),
@@ -397,7 +399,8 @@ class RabbitMQ:
     """A RabbitMQ node with a name, directories and an epmd of its own.
 
     With the plugin `rabbitmq_mqtt` it speaks MQTT 3.1.1 on a port of its own, and with
-    `rabbitmq_web_mqtt` the same over WebSockets; with `rabbitmq_stream` it hands out chunks.
+    `rabbitmq_web_mqtt` the same over WebSockets; with `rabbitmq_stream` it hands out chunks;
+    `rabbitmq_management` is the management API.
     """
 
     name = "rabbitmq"
@@ -417,6 +420,7 @@ class RabbitMQ:
         self.mqtt_port = free_port()
         self.ws_port = free_port()
         self.stream_port = free_port()
+        self.management_port = free_port()
         self._epmd_port = free_port()
         self._distribution_port = free_port()
         self._plugins = plugins
@@ -478,6 +482,10 @@ class RabbitMQ:
             settings += f"web_mqtt.tcp.ip = 127.0.0.1\nweb_mqtt.tcp.port = {self.ws_port}\n"
         if "rabbitmq_stream" in self._plugins:
             settings += f"stream.listeners.tcp.1 = 127.0.0.1:{self.stream_port}\n"
+        if "rabbitmq_management" in self._plugins:
+            settings += (
+                f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.management_port}\n"
+            )
         return settings
 
     def _write_configuration(self) -> dict[str, str]:

@@ -21,9 +21,9 @@ _ACCOUNT: Final = Account(
     "messages ahead of the receiver, and within the credit and the session window of the broker. "
     "It checks count, order and body of every delivery. Each run has its own durable queue "
     "(`/queue/NAME`), which the link creates. Rates and CPU seconds are per message. CPU time is "
-    "the user and system time of all processes of the broker. RabbitMQ runs its AMQP 1.0 plugin, "
-    "which converts to 0-9-1 internally. A ratio is the first broker's figure divided by the "
-    "other's.",
+    "the user and system time of all processes of the broker. RabbitMQ 3 runs its AMQP 1.0 "
+    "plugin, which converts to 0-9-1 internally; RabbitMQ 4 is permitted to use the addresses of "
+    "version 3. A ratio is the first broker's figure divided by the other's.",
     {name: scenario.title for name, scenario in SCENARIOS.items()},
 )
 
@@ -32,19 +32,20 @@ def main(
     scenario: Annotated[
         str, typer.Option(help=f"Comma-separated: {', '.join(SCENARIOS)}; or all.")
     ] = "all",
-    peers: command.Peers = "penstock,rabbitmq",
+    peers: command.Peers = command.PRESENT,
     rounds_: command.Rounds = 3,
     messages: command.Messages = 0,
     quick: command.Quick = False,
     json_file: command.Json = None,
     markdown_file: command.Markdown = None,
     profile: command.Profile = None,
+    stored: command.Store = False,
 ) -> None:
     """Measure AMQP 1.0: rate, CPU, latency; and check every message that arrives."""
     wanted = command.names(scenario, list(SCENARIOS), "--scenario")
     starters: dict[str, Starter] = {**AMQP10_STARTERS}
     starters["penstock"] = partial(start_penstock, profile=profile)
-    chosen = [starters[name] for name in command.names(peers, list(starters), "--peers")]
+    chosen = command.chosen_peers(peers, starters)
     if quick:
         rounds_, messages = 1, messages or command.QUICK_MESSAGES
     trial = rounds.Trial(
@@ -56,7 +57,7 @@ def main(
     with command.measuring() as announce:
         for peer, run in rounds.loads(trial, chosen, rounds_, announce):
             results.add(peer, run)
-    command.publish(results, _ACCOUNT, json_file, markdown_file, profile)
+    command.publish(results, _ACCOUNT, json_file, markdown_file, profile, stored=stored)
 
 
 if __name__ == "__main__":

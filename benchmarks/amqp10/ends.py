@@ -129,7 +129,9 @@ class Sender:
         if scenario.unsettled:
             limit = min(limit, self.settled + scenario.unsettled)
         count = min(scenario.batch, limit - self.sent)
-        if count <= 0 or (count < scenario.batch and limit < self._messages):
+        # More may be allowed when what is under way has arrived.
+        moving = received < self.sent or (scenario.unsettled and self.settled < self.sent)
+        if count <= 0 or (count < scenario.batch and limit < self._messages and moving):
             return True, 0
         octets = self._rows.octets(self.sent, count)
         self.sent += count

@@ -35,7 +35,7 @@ def main(
     scenario: Annotated[
         str, typer.Option(help=f"Comma-separated: {', '.join(_CHOICES)}; or all.")
     ] = "all",
-    peers: command.Peers = "penstock,rabbitmq",
+    peers: command.Peers = command.PRESENT,
     rounds_: command.Rounds = 3,
     messages: command.Messages = 0,
     connections: command.Connections = memory.CONNECTIONS,
@@ -43,12 +43,13 @@ def main(
     json_file: command.Json = None,
     markdown_file: command.Markdown = None,
     profile: command.Profile = None,
+    stored: command.Store = False,
 ) -> None:
     """Measure brokers: rate, CPU, latency, memory; and check every message that arrives."""
     wanted = command.names(scenario, _CHOICES, "--scenario")
     starters: dict[str, Starter] = {**AMQP_STARTERS}
     starters["penstock"] = partial(start_penstock, profile=profile)
-    chosen = [starters[name] for name in command.names(peers, list(starters), "--peers")]
+    chosen = command.chosen_peers(peers, starters)
     if quick:
         rounds_, messages = 1, messages or command.QUICK_MESSAGES
         connections = min(connections, command.QUICK_CONNECTIONS)
@@ -66,7 +67,7 @@ def main(
         if trial.scenarios:
             for peer, run in rounds.loads(trial, chosen, rounds_, announce):
                 results.add(peer, run)
-    command.publish(results, _ACCOUNT, json_file, markdown_file, profile)
+    command.publish(results, _ACCOUNT, json_file, markdown_file, profile, stored=stored)
 
 
 if __name__ == "__main__":

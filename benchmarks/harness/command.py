@@ -5,7 +5,7 @@ from __future__ import annotations
 import pstats
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -18,12 +18,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.harness import report
+from benchmarks.harness.comparison import compare, store
 from benchmarks.harness.machine import this_machine
 from benchmarks.harness.page import put_chapter
 from benchmarks.harness.report import Account
 from benchmarks.harness.results import Results
 from benchmarks.harness.rounds import Announce
+from benchmarks.peers import Starter, available
 
+#: The value of `--peers` that chooses all peers of the machine.
+PRESENT: Final = "present"
 #: What `--quick` runs: enough to show that all works, too little for a figure.
 QUICK_MESSAGES: Final = 2_000
 QUICK_CONNECTIONS: Final = 100
@@ -34,12 +38,20 @@ Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
 Messages = Annotated[int, typer.Option(min=0, help="Per run; 0: as many as the scenario wants.")]
 Connections = Annotated[int, typer.Option(min=1, help="Idle connections of the memory scenario.")]
 Peers = Annotated[
-    str, typer.Option(help="Comma-separated; ratios are the first's over each other's.")
+    str,
+    typer.Option(
+        help="Comma-separated, or present: all that this machine has. Ratios are the first's over "
+        "each other's."
+    ),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke test: one round, few messages.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write every run there.")]
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", help="Write the tables there, as a chapter.")
+]
+Store = Annotated[
+    bool,
+    typer.Option("--store", help="Store the figures as this release's, for later comparisons."),
 ]
 Profile = Annotated[
     Path | None, typer.Option(help="Run Penstock under cProfile; its figures go there.")
@@ -73,14 +85,33 @@ def measuring() -> Iterator[Announce]:
         raise typer.Exit(1) from error
 
 
+def chosen_peers(given: str, starters: Mapping[str, Starter]) -> list[Starter]:
+    """Those that are named, or all that this machine has."""
+    if given == PRESENT:
+        return [start for name, start in starters.items() if available(name)]
+    return [starters[name] for name in names(given, list(starters), "--peers")]
+
+
 def publish(
-    results: Results, account: Account, json: Path | None, page: Path | None, profile: Path | None
+    results: Results,
+    account: Account,
+    json: Path | None,
+    page: Path | None,
+    profile: Path | None,
+    *,
+    stored: bool,
 ) -> None:
-    report.show(_wide_enough(Console()), results)
+    console = _wide_enough(Console())
+    report.show(console, results)
+    compared = None if profile is not None else compare(results)
+    if compared is not None:
+        report.show_comparison(console, compared)
+    if stored:
+        store(results)
     if json is not None:
         json.write_text(results.to_json())
     if page is not None:
-        put_chapter(page, report.markdown(results, account))
+        put_chapter(page, report.markdown(results, account, compared))
     if profile is not None:
         pstats.Stats(str(profile)).sort_stats("tottime").print_stats(_PROFILE_LINES)
 

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness.comparison import Comparison, Moved
 from benchmarks.harness.memory import Footprint
 from benchmarks.harness.results import Results, Summary
 
@@ -28,7 +29,8 @@ _LOAD_COLUMNS = (
     "RSS MB",
 )
 _MEMORY_COLUMNS = ("broker", "idle RSS MB", "connections", "RSS MB with them", "kB a connection")
-_LEFT = ("scenario", "broker")
+_MOVED_COLUMNS = ("scenario", "before", "now", "ratio", "verdict")
+_LEFT = ("scenario", "broker", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,16 @@ def show(console: Console, results: Results) -> None:
         console.print(table)
 
 
-def markdown(results: Results, account: Account) -> str:
+def show_comparison(console: Console, comparison: Comparison) -> None:
+    table = Table(title=comparison.title, box=box.SIMPLE_HEAD, title_justify="left")
+    for column in _MOVED_COLUMNS:
+        table.add_column(column, justify="left" if column in _LEFT else "right")
+    for row in comparison.rows:
+        table.add_row(*_moved_row(row))
+    console.print(table)
+
+
+def markdown(results: Results, account: Account, comparison: Comparison | None = None) -> str:
     machine = results.machine
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
     lines = [
@@ -76,6 +87,10 @@ def markdown(results: Results, account: Account) -> str:
     ]
     for title, grid in _grids(results):
         lines += ["", f"## {title}", "", *_markdown_table(grid)]
+    if comparison is not None:
+        rows = [_moved_row(row) for row in comparison.rows]
+        table = _markdown_table(_Grid(_MOVED_COLUMNS, rows, frozenset()))
+        lines += ["", f"## {comparison.title}", "", *table]
     if results.runs:
         lines += ["", "Scenarios:", ""]
         lines += [f"* **{name}**: {account.scenarios[name]}" for name in results.scenarios()]
@@ -127,6 +142,10 @@ def _ratio_row(first: Summary, other: Summary) -> tuple[str, ...]:
         _ratio(first.latency_p99, other.latency_p99),
         _ratio(first.rss_bytes, other.rss_bytes),
     )
+
+
+def _moved_row(row: Moved) -> tuple[str, ...]:
+    return row.scenario, f"{row.before:.2f}", f"{row.now:.2f}", f"{row.ratio:.2f}", row.verdict
 
 
 def _memory(results: Results) -> _Grid:

@@ -64,6 +64,11 @@ class Results:
         else:
             self.footprints.append(figures)
 
+    @property
+    def program(self) -> str:
+        """The module that was run, such as `benchmarks.broker`."""
+        return self.command.split()[2]
+
     def scenarios(self) -> Iterable[str]:
         return dict.fromkeys(run.scenario for run in self.runs)
 

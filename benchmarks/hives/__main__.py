@@ -20,7 +20,7 @@ from benchmarks.hives.streams import measure as measure_streams
 from benchmarks.usage import usage_of
 
 #: Requests a second and core that are wanted of the fast path, and what 2,000 streams may take.
-BAR: Final = 10_000
+BAR: Final = 30_000
 STREAM_BAR_MB: Final = 100
 NAMES: Final = {
     "fast": "fast path",

@@ -1,8 +1,9 @@
 """What is measured, each as the engine's workers serve it.
 
-`fast` is the site's own path for anonymous reads, `streams` its live figures. `plain` is what one
-would write first: FastAPI that returns the same values and has them validated and encoded; `bytes`
-is FastAPI at its best, which returns what was encoded before.
+`fast` is the site's own path for anonymous reads, with the check of host names and metrics,
+`streams` its live figures. `plain` is what one would write first: FastAPI that returns the same
+values and has them validated and encoded; `encoded` is FastAPI at its best, which returns what was
+encoded before.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from fastapi import FastAPI, Response
 
 from benchmarks.hives.editions import edition
+from penstock.core.host_policy import HostPolicy
 from penstock_hives.encoding import encode_json
 from penstock_hives.live.change_feed import ChangeFeed, EncodedOccupancy
 from penstock_hives.live.endpoints import LIVE_PATH, live_endpoint
@@ -30,6 +32,7 @@ from penstock_hives.server.asgi import (
     Send,
     send_problem,
 )
+from penstock_hives.server.site import HivesSite
 
 HIVES = 1000
 
@@ -42,8 +45,10 @@ async def _nobody(scope: Scope, receive: Receive, send: Send) -> None:
 async def fast(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[AsgiApplication]:
     view = PublicView()
     view.replace_snapshot(edition(HIVES))
-    answers = public_endpoint(PublicReader(view), _nobody)
-    yield LocationRouter([Location("/v1/", answers, unwrapped=True)], {})
+    reader = PublicReader(view)
+    answers = public_endpoint(reader, _nobody)
+    router = LocationRouter([Location("public", "/v1/", answers)], {})
+    yield HivesSite(router, HostPolicy(["hives"], setting="hosts"), reader, {})
 
 
 @asynccontextmanager
@@ -82,7 +87,7 @@ async def streams(
     view = PublicView(feed.publish)
     view.replace_snapshot(edition(50))
     changing = asyncio.create_task(_change(feed, float(options["changes"])))
-    yield LocationRouter([Location(LIVE_PATH, live_endpoint(feed), unwrapped=True)], {})
+    yield LocationRouter([Location("live", LIVE_PATH, live_endpoint(feed))], {})
     changing.cancel()
     feed.close()
 

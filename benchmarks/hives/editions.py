@@ -35,6 +35,7 @@ def edition(count: int) -> PublicSnapshot:
         tuple(_detail(hive, now) for hive in fleet),
         tuple(_week(hive, now) for hive in fleet),
         tuple(_forecast(hive, now) for hive in fleet),
+        (),
         types,
         (),
     )
@@ -63,6 +64,7 @@ def _summary(hive: SimulatedHive, now: datetime) -> HiveSummary:
         time_zone=hive.time_zone,
         address=_address(hive),
         open_now=True,
+        changes_at=None,
         cover=None,
         occupancy=_occupancy(hive, now),
         updated_at=now,

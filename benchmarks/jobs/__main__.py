@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
@@ -15,14 +16,15 @@ from benchmarks.harness import command
 from benchmarks.harness.page import put_chapter
 from benchmarks.harness.results import Results
 from benchmarks.harness.rounds import Announce
-from benchmarks.jobs import measuring, report, science
+from benchmarks.jobs import measuring, report, science, waits
 from benchmarks.jobs.queues import QUEUES, URL, JobQueue
 from benchmarks.jobs.report import Figures
 from benchmarks.peers import AMQP_STARTERS, Peer
 
-_SCENARIOS: Final = ("drain", "latency", "build", "judge", "predict")
+_SCENARIOS: Final = ("drain", "latency", "waits", "build", "judge", "predict")
 _JOBS: Final = {"penstock": 40_000, "dramatiq": 20_000, "celery": 6_000}
 _LATENCY_JOBS: Final = 1_000
+_WAITING_JOBS: Final = 5_000
 _QUICK_JOBS: Final = 300
 #: Of 14 cells by 30 classifiers: 25 searches, in all cells and with 25 classifiers, in minutes.
 _SAMPLE: Final = 17
@@ -35,7 +37,10 @@ _METHOD: Final = (
     "queue uses its own client, and none waits for publisher confirms. RabbitMQ is the same for "
     "all. The backlog exists before the workers start; timing starts when a tenth of the jobs has "
     "started. `÷` is the first row's rate divided by the row's. Latency is measured from before "
-    "the send to the job's first line, one job every 10 ms. Each figure is the median of several "
+    "the send to the job's first line, one job every 10 ms. A job that waits sleeps for a second: "
+    "five thousand are queued, and a worker may run a thousand at once, so five seconds are the "
+    "least; Penstock and Taskiq with two processes of 500 coroutines, Dramatiq with two of 500 "
+    "threads, Celery with one of 1,000 greenlets. Each figure is the median of several "
     "rounds in which the queues alternate. The benchmark checks that each job ran once. A build "
     "searches with each classifier in each cell of age and season, 4,500 fits per search, on "
     "`local[1]` and `local[2]` in a warm session, or does a part of these searches, as the table "
@@ -71,7 +76,7 @@ def main(
     load = f"{os.getloadavg()[0]:.1f}"
     results, figures = command.new_results("benchmarks.jobs"), Figures()
     with command.measuring() as announce:
-        if {"drain", "latency"} & set(wanted):
+        if {"drain", "latency", "waits"} & set(wanted):
             _queues(results, figures, wanted, queues, rounds_, jobs, announce)
         if "build" in wanted:
             chosen = command.names(classifiers, science.CLASSIFIERS, "--classifiers")
@@ -108,6 +113,16 @@ def _queues(
             with closing(AMQP_STARTERS[name](Path(folder))) as broker:
                 results.versions[broker.name] = broker.version
                 _on(broker, figures, wanted, chosen, rounds, jobs, announce)
+                if "waits" in wanted and name == "rabbitmq":
+                    results.versions["taskiq"] = version("taskiq")
+                    _waits(broker, figures, rounds, jobs)
+
+
+def _waits(broker: Peer, figures: Figures, rounds: int, jobs: int) -> None:
+    url = os.environ[URL] = f"amqp://guest:guest@127.0.0.1:{broker.port}"
+    for _ in range(rounds):
+        for queue in waits.WAIT_QUEUES:
+            figures.waits.append(waits.measure(queue, url, jobs or _WAITING_JOBS))
 
 
 def _on(

@@ -6,7 +6,7 @@ import os
 
 from celery import Celery
 
-from benchmarks.jobs import stamps
+from benchmarks.jobs import stamps, waits
 
 app = Celery("bench", broker=os.environ["JOBS_BENCH_URL"])
 app.conf.update(
@@ -23,3 +23,8 @@ app.conf.update(
 @app.task(name="stamp")  # type: ignore[untyped-decorator]
 def stamp(number: int, sent: int) -> None:
     stamps.stamp(number, sent)
+
+
+@app.task(name="wait", queue="bench-celery-waits")  # type: ignore[untyped-decorator]
+def wait(number: int) -> None:
+    waits.wait_blocking(number)

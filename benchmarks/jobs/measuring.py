@@ -55,16 +55,16 @@ def drain(queue: JobQueue, broker: Peer, url: str, jobs: int) -> Drain:
         for number in range(jobs):
             sender.send(number)
         sender.close()
-        with working(queue, url, folder, Path(name) / "log") as pid:
-            _until(lambda: stamps.count(folder) >= jobs * _WARM, queue)
+        with working(queue, url, folder, Path(name) / "log") as pids:
+            until(lambda: stamps.count(folder) >= jobs * _WARM, queue.name)
             begun = stamps.count(folder)
-            workers, served = usage_of([pid]).cpu_seconds, broker.usage().cpu_seconds
-            _until(lambda: stamps.count(folder) >= jobs, queue)
+            workers, served = usage_of(pids).cpu_seconds, broker.usage().cpu_seconds
+            until(lambda: stamps.count(folder) >= jobs, queue.name)
             timed = stamps.count(folder) - begun
-            workers = usage_of([pid]).cpu_seconds - workers
+            workers = usage_of(pids).cpu_seconds - workers
             served = broker.usage().cpu_seconds - served
         found = stamps.read(folder)
-    each_once(queue, found, jobs)
+    each_once(queue.name, found, jobs)
     first = int(jobs * _WARM)
     span = (found[-1].began - found[first].began) / 1e9
     return Drain(
@@ -86,29 +86,29 @@ def latency(queue: JobQueue, broker: Peer, url: str, jobs: int) -> Latency:
         with working(queue, url, folder, Path(name) / "log"):
             for number in range(_WARMING):
                 sender.send(number)
-            _until(lambda: stamps.count(folder) >= _WARMING, queue)
+            until(lambda: stamps.count(folder) >= _WARMING, queue.name)
             stamps.clear(folder)
             for number in range(_WARMING, _WARMING + jobs):
                 sender.send(number)
                 time.sleep(PAUSE_SECONDS)
-            _until(lambda: stamps.count(folder) >= jobs, queue)
+            until(lambda: stamps.count(folder) >= jobs, queue.name)
         sender.close()
         found = stamps.read(folder)
-    each_once(queue, found, jobs)
+    each_once(queue.name, found, jobs)
     spans = np.array([stamp.seconds for stamp in found])
     return Latency(queue.name, broker.name, jobs, percentile(spans, 50), percentile(spans, 99))
 
 
-def _until(done: Callable[[], bool], queue: JobQueue) -> None:
+def until(done: Callable[[], bool], queue: str) -> None:
     deadline = time.monotonic() + _LIMIT_SECONDS
     while not done():
         if time.monotonic() > deadline:
-            raise PeerFailed(f"{queue.name} did not come to an end in {_LIMIT_SECONDS:.0f} s")
+            raise PeerFailed(f"{queue} did not come to an end in {_LIMIT_SECONDS:.0f} s")
         time.sleep(_LOOK_SECONDS)
 
 
-def each_once(queue: JobQueue, found: list[stamps.Stamp], jobs: int) -> None:
+def each_once(queue: str, found: list[stamps.Stamp], jobs: int) -> None:
     different = len({stamp.number for stamp in found})
     if different != jobs or len(found) != jobs:
-        text = f"{queue.name}: {jobs} jobs were sent; {len(found)} ran, {different} different ones"
+        text = f"{queue}: {jobs} jobs were sent; {len(found)} ran, {different} different ones"
         raise WrongDelivery(text)

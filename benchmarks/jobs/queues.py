@@ -32,14 +32,16 @@ _SAID: Final = BasicProperties("application/json", delivery_mode=PERSISTENT)
 _STOP_SECONDS: Final = 60.0
 
 
-class JobQueue(Protocol):
+class WorkerProgram(Protocol):
     name: str
-
-    @property
-    def version(self) -> str: ...
 
     def command(self, url: str) -> list[str]:
         """Of the workers."""
+
+
+class JobQueue(WorkerProgram, Protocol):
+    @property
+    def version(self) -> str: ...
 
     def sender(self, url: str) -> Sender:
         """Connected; what is sent to is there, whether anybody works or not."""
@@ -60,13 +62,17 @@ class PenstockQueue:
         return [sys.executable, *words, "--allow", "benchmarks.jobs.stamps"]
 
     def sender(self, url: str) -> Sender:
-        return _PenstockSender(url)
+        return PenstockSender(
+            url, "benchmarks.jobs.stamps:stamp", lambda number: [number, time.monotonic_ns()]
+        )
 
 
-class _PenstockSender:
+class PenstockSender:
     """By the client that all of Penstock's applications use."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, function: str, arguments: Callable[[int], list[int]]) -> None:
+        self._function = function
+        self._arguments = arguments
         self._loop = asyncio.new_event_loop()
         self._run = os.urandom(4).hex()
         self._loop.run_until_complete(self._open(url))
@@ -80,8 +86,8 @@ class _PenstockSender:
         request = {
             "type": "call",
             "id": f"{self._run}-{number}",
-            "function": "benchmarks.jobs.stamps:stamp",
-            "arguments": [number, time.monotonic_ns()],
+            "function": self._function,
+            "arguments": self._arguments(number),
         }
         self._channel.publish(_EXCHANGE, "", json.dumps(request).encode(), _SAID)
         self._loop.call_soon(self._loop.stop)
@@ -136,27 +142,34 @@ QUEUES: Final[dict[str, JobQueue]] = {
 
 
 @contextmanager
-def working(queue: JobQueue, url: str, folder: Path, log: Path) -> Iterator[int]:
-    """The workers run; the id of the process that is above them all."""
+def working(
+    queue: WorkerProgram, url: str, folder: Path, log: Path, copies: int = 1
+) -> Iterator[list[int]]:
+    """The workers run; the ids of the processes that are above them all."""
     environment = os.environ | {URL: url, stamps.FOLDER: str(folder), "PYTHONPATH": str(Path.cwd())}
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            queue.command(url),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+        processes = [
+            subprocess.Popen(
+                queue.command(url),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            for _ in range(copies)
+        ]
     try:
-        yield process.pid
-        if process.poll() is not None:
+        yield [process.pid for process in processes]
+        if any(process.poll() is not None for process in processes):
             words = log.read_text(errors="replace")[-2000:]
             raise PeerFailed(f"{queue.name}'s workers ended: {words}")
     finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -13,6 +13,7 @@ from rich.markdown import Markdown
 from benchmarks.harness.results import Results
 from benchmarks.jobs.measuring import Drain, Latency
 from benchmarks.jobs.science import Build, Judged, Small
+from benchmarks.jobs.waits import Waits
 
 Rows = list[tuple[str, ...]]
 
@@ -23,6 +24,7 @@ TITLE = "Jobs' benchmarks"
 class Figures:
     drains: list[Drain] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
+    waits: list[Waits] = field(default_factory=list)
     builds: list[Build] = field(default_factory=list)
     judged: list[Judged] = field(default_factory=list)
     small: list[Small] = field(default_factory=list)
@@ -59,6 +61,8 @@ def _tables(figures: Figures) -> Iterable[str]:
         yield from _section("A backlog of jobs that do nothing", _drains(figures.drains))
     if figures.latencies:
         yield from _section("From send to start, on an idle worker", _latencies(figures.latencies))
+    if figures.waits:
+        yield from _section("Jobs that wait a second, a thousand at once", _waits(figures.waits))
     if figures.builds:
         yield from _section("Building models", _builds(figures.builds))
     if figures.judged:
@@ -97,6 +101,25 @@ def _drains(runs: list[Drain]) -> Rows:
                 f"{first / rate:.2f}",
                 f"{1e3 * median(run.worker_cpu_per_job for run in same):.3f}",
                 f"{1e3 * median(run.broker_cpu_per_job for run in same):.3f}",
+            )
+        )
+    return rows
+
+
+def _waits(runs: list[Waits]) -> Rows:
+    rows: Rows = [("queue", "by", "jobs", "seconds", "at once", "worker CPU ms", "worker MB")]
+    for queue in dict.fromkeys(run.queue for run in runs):
+        same = [run for run in runs if run.queue == queue]
+        jobs = same[0].jobs
+        rows.append(
+            (
+                queue,
+                same[0].how,
+                f"{jobs:,}",
+                f"{median(run.seconds for run in same):.2f}",
+                f"{median(run.at_once for run in same):,.0f}",
+                f"{1e3 * median(run.cpu for run in same) / jobs:.3f}",
+                f"{median(run.memory for run in same) / 1e6:,.0f}",
             )
         )
     return rows

@@ -13,11 +13,13 @@ from rich.console import Console
 from benchmarks.harness import command
 from benchmarks.harness.machine import this_machine
 from benchmarks.harness.page import put_chapter
-from benchmarks.pipeline import catchup, clusters, engines, live, tables
+from benchmarks.pipeline import catchup, clusters, engines, live, state_store, tables
 from penstock_spark.session import flow_session
 
-_CHOICES: Final = ("live", "backlog", "engines", "clusters")
+_CHOICES: Final = ("live", "backlog", "engines", "state", "clusters")
 _SIZES: Final = "100000,1000000,10000000"
+#: Between which states are kept, when ways to keep them are compared.
+_STATE_BATCHES: Final = 5
 #: What `--quick` runs with: all of it, and too little of it for a figure.
 _QUICK: Final = {"sizes": "5000", "sensors": 50, "seconds": 3.0, "interval": 1.0, "warm": 0.0}
 
@@ -55,6 +57,12 @@ def main(
                 for count in counts:
                     found.caught_up.append(catchup.catch_up(spark, count, sensors, most))
                     Console(stderr=True).print(str(found.caught_up[-1]), highlight=False)
+    if "state" in wanted:
+        size = min(max(counts), 1_000_000)
+        with flow_session("benchmark", master, settings=state_store.SETTINGS) as spark:
+            found.stateful = state_store.compare(
+                spark, size, sensors, _STATE_BATCHES, rounds=1 if quick else 3
+            )
     if "clusters" in wanted:
         found.clusters = clusters.compare(max(counts), sensors, most)
     run = shlex.join(["python", "-m", "benchmarks.pipeline", *sys.argv[1:]])

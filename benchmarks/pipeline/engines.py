@@ -99,7 +99,7 @@ class Bronze:
 def compare(spark: SparkSession, reports: int, sensors: int, rounds: int = 3) -> list[Took]:
     """The best of some rounds each, in warm processes."""
     with tempfile.TemporaryDirectory() as folder:
-        bronze = _fill(Path(folder), reports, sensors)
+        bronze = fill_bronze(Path(folder), reports, sensors)
         ways: dict[str, Callable[[], Table]] = {
             "silver by the flow's step, then Spark SQL": lambda: _ours(spark, bronze),
             f"DuckDB {duckdb.__version__}": lambda: _duckdb(bronze),
@@ -119,7 +119,7 @@ def compare(spark: SparkSession, reports: int, sensors: int, rounds: int = 3) ->
         return took
 
 
-def _fill(folder: Path, reports: int, sensors: int) -> Bronze:
+def fill_bronze(folder: Path, reports: int, sensors: int, file_rows: int = _FILE_ROWS) -> Bronze:
     fleet = Fleet(start=START, seed=1, sensors=sensors, quirks=Quirks.none())
     lake = Lake(folder, "hives")
     table, shards = open_table(lake)
@@ -127,9 +127,9 @@ def _fill(folder: Path, reports: int, sensors: int) -> Bronze:
     files, done = [], 0
     for window in fleet.windows(slots=288):
         rows = pa.Table.from_batches([window.frames]).slice(0, reports - done)
-        for start in range(0, len(rows), _FILE_ROWS):
+        for start in range(0, len(rows), file_rows):
             writing = draft.open_writer(MESSAGES_SCHEMA)
-            writing.add(_messages(rows.slice(start, _FILE_ROWS), done + start, shards))
+            writing.add(_messages(rows.slice(start, file_rows), done + start, shards))
             files += writing.close()
         done += len(rows)
         if done >= reports:

@@ -29,6 +29,7 @@ import numpy as np
 from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.pipeline.backlog import EXCHANGE
 from benchmarks.pipeline.ground import Ground, ground
+from benchmarks.usage import proportional_bytes
 from penstock.client import blocking_client
 from penstock.client.amqp091.bulk_publisher import BulkPublisher
 from penstock.core.basic_properties import (
@@ -47,6 +48,7 @@ _TICK: Final = 0.05
 _START_SECONDS: Final = 180.0
 #: What is measured of the beginning, while code is compiled and workers start, is left out.
 WARM_SECONDS: Final = 30.0
+_MEMORY_SECONDS: Final = 5.0
 #: Figures that have not come by then, never will.
 _LATEST: Final = 60.0
 
@@ -57,6 +59,7 @@ class Lived:
     interval: float
     seconds: float
     latencies: np.ndarray[tuple[int], np.dtype[np.float64]]
+    memory: int  #: bytes of the pipeline's processes at most, as proportional set size
     load: float
 
 
@@ -98,20 +101,40 @@ def live(
     with (
         tempfile.TemporaryDirectory() as folder,
         ground(Path(folder), fleet.hives, first) as found,
-        _pipeline(found, Path(folder) / "pipeline.log", master),
+        _pipeline(found, Path(folder) / "pipeline.log", master) as pipeline,
     ):
         figures = _Figures()
+        memory = _Memory(pipeline)
         listener = threading.Thread(target=figures.listen, args=(found.url,))
         listener.start()
+        memory.start()
         try:
             figures.ready.wait(_START_SECONDS)
             began, sent = _report(found.url, fleet.hives, first, interval, warm + seconds)
             _await(figures, sent, time.monotonic() + _LATEST)
         finally:
             figures.end.set()
+            memory.end.set()
             listener.join()
         latencies = [now - as_of for _, as_of, now in figures.seen if as_of >= began + warm]
-        return Lived(sensors, interval, seconds, np.array(latencies), os.getloadavg()[0])
+        return Lived(
+            *(sensors, interval, seconds, np.array(latencies)),
+            *(memory.most, os.getloadavg()[0]),
+        )
+
+
+class _Memory(threading.Thread):
+    """Samples the memory of a process and its descendants."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.most = 0
+        self.end = threading.Event()
+        self._pid = pid
+
+    def run(self) -> None:
+        while not self.end.wait(_MEMORY_SECONDS):
+            self.most = max(self.most, proportional_bytes(self._pid))
 
 
 def _report(
@@ -161,8 +184,8 @@ def _await(figures: _Figures, sent: dict[int, float], deadline: float) -> None:
 
 
 @contextmanager
-def _pipeline(found: Ground, log: Path, master: str) -> Iterator[None]:
-    """`penstock pipeline run`, as anybody would run it."""
+def _pipeline(found: Ground, log: Path, master: str) -> Iterator[int]:
+    """`penstock pipeline run`, as anybody would run it: its process id."""
     command = [sys.executable, "-m", "penstock", "pipeline", "run", "--url", found.url]
     command += ["--data", str(found.data), "--database", found.database.url, "--master", master]
     with log.open("wb") as errors:
@@ -172,7 +195,7 @@ def _pipeline(found: Ground, log: Path, master: str) -> Iterator[None]:
     try:
         assert process.stdout is not None
         _ready(process.stdout, log)
-        yield
+        yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         try:

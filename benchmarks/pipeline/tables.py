@@ -12,13 +12,15 @@ from benchmarks.harness.machine import Machine
 from benchmarks.pipeline.catchup import CaughtUp
 from benchmarks.pipeline.engines import Took
 from benchmarks.pipeline.live import Lived
+from benchmarks.pipeline.state_store import Stateful
 
 _LIVE: Final = """## Live
 
 Each of {sensors:,} sensors reports every {interval:g} s, {rate:,.0f} reports per second, one sensor
 per hive, for {seconds:g} s. Latency is measured from the broker's receipt of a report until a
 subscriber has the hive's new figure: after the commit of `hive_status` and the way back through the
-broker."""
+broker. *MiB* is the memory of the pipeline's processes (driver, Java, Python workers) at most, as
+proportional set size."""
 _BACKLOG: Final = """## Backlog
 
 A stream holds the messages of a fleet of 2,000 sensors at 1,116 hives with its usual faults,
@@ -39,6 +41,14 @@ cores. The three result tables are equal. The flow's step also writes silver, ha
 types and faults, and continues from batch to batch. The other two run the simple rule once, in one
 process. For one figure from existing files they are the better choice."""
 
+_STATEFUL: Final = """## State between batches: shards and Spark's state store
+
+The last totals of every sensor are needed for the next report. The flow divides messages and states
+by shards of the key: a task reads the rows and the states of its shards, and there is no shuffle of
+messages. Spark's own way is a shuffle by sensor and `transformWithState` with RocksDB. Both read
+the same files of bronze in the same batches and give the same sums for every sensor. The figures
+are those of the round with the least CPU time; the ways alternate."""
+
 
 @dataclass(slots=True)
 class Found:
@@ -47,6 +57,7 @@ class Found:
     lived: Lived | None = None
     caught_up: list[CaughtUp] = field(default_factory=list)
     took: list[Took] = field(default_factory=list)
+    stateful: list[Stateful] = field(default_factory=list)
     clusters: list[CaughtUp] = field(default_factory=list)
 
 
@@ -61,6 +72,8 @@ def chapter(command: str, date: str, machine: Machine, master: str, found: Found
         lines += [*_caught_up(found.caught_up), ""]
     if found.clusters:
         lines += [*_clusters(found.clusters), ""]
+    if found.stateful:
+        lines += [*_stateful(found.stateful), ""]
     if found.took:
         lines += [*_took(found.took), ""]
     return "\n".join(lines).strip() + "\n"
@@ -70,9 +83,10 @@ def _lived(lived: Lived) -> Iterator[str]:
     facts = {"sensors": lived.sensors, "interval": lived.interval, "seconds": lived.seconds}
     yield _LIVE.format(rate=lived.sensors / lived.interval, **facts)
     yield ""
-    heads = ("figures", "p50 s", "p95 s", "p99 s", "max s", "load")
+    heads = ("figures", "p50 s", "p95 s", "p99 s", "max s", "MiB", "load")
     of = lived.latencies
     row = [f"{len(of):,}", *(f"{np.percentile(of, each):.2f}" for each in (50, 95, 99, 100))]
+    row.append(f"{lived.memory / 2**20:,.0f}")
     yield from table(heads, [[*row, f"{lived.load:.1f}"]])
 
 
@@ -134,6 +148,20 @@ def _model(runs: Sequence[CaughtUp]) -> str:
         "The state that a batch reads does not grow with the number of batches, so "
         f"10⁸ reports would take {model:.1f} µs each."
     )
+
+
+def _stateful(ways: Sequence[Stateful]) -> Iterator[str]:
+    yield _STATEFUL
+    yield ""
+    rows = [
+        [
+            each.what,
+            *(f"{each.reports:,}", f"{each.batches}", f"{each.seconds:.1f}"),
+            f"{each.cpu_seconds / each.reports * 1e6:.1f}",
+        ]
+        for each in ways
+    ]
+    yield from table(("way", "reports", "batches", "seconds", "CPU µs per report"), rows)
 
 
 def _took(took: Sequence[Took]) -> Iterator[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import report
+from benchmarks.harness.comparison import compare, store
 from benchmarks.harness.machine import this_machine
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.memory import Footprint
@@ -74,3 +77,33 @@ def test_the_json_holds_every_run_and_the_medians(results: Results) -> None:
 
     assert len(document["runs"]) == 6
     assert [each["rate"] for each in document["medians"]] == [500_000, 250_000]
+
+
+def test_what_has_moved_since_the_previous_release(results: Results, tmp_path: Path) -> None:
+    previous = tmp_path / "previous.json"
+    results.versions["penstock"] = "1.0"
+    assert compare(results, previous) is None
+    store(results, previous)
+    results.runs = [run("penstock", 1.0, cpu) for cpu in (6.0, 6.1, 6.2)]
+    results.runs.append(run("penstock", 1.0, 1.0, scenario="b"))
+
+    comparison = compare(results, previous)
+
+    assert comparison is not None
+    page = report.markdown(results, ACCOUNT, comparison)
+    assert "## Broker CPU-s/1M compared with penstock 1.0\n" in page
+    assert "| a | 3.00 | 6.10 | 2.03 | slower |" in page
+    assert "| b | 1.00" not in page, "it is new"
+
+
+def test_figures_of_another_machine_are_labelled(results: Results, tmp_path: Path) -> None:
+    previous = tmp_path / "previous.json"
+    results.versions["penstock"] = "1.0"
+    store(results, previous)
+    results.machine = replace(results.machine, cpu="another")
+
+    comparison = compare(results, previous)
+
+    assert comparison is not None
+    assert comparison.title.endswith("measured on another machine")
+    assert [row.verdict for row in comparison.rows] == ["same"]

@@ -14,14 +14,14 @@ from benchmarks.broker.load import measure
 from benchmarks.broker.memory import IDLE
 from benchmarks.broker.scenarios import SCENARIOS, Scenario
 from benchmarks.harness import memory, rounds
-from benchmarks.peers import AMQP_STARTERS, Peer, available
+from benchmarks.peers import AMQP_STARTERS, NEWER_PEERS, Peer, available
 
 #: No multiple of a batch: the last write and the last acknowledgement are short ones.
 MESSAGES = 2_345
 CONNECTIONS = 150
 
 
-@pytest.fixture(scope="module", params=AMQP_STARTERS)
+@pytest.fixture(scope="module", params=[name for name in AMQP_STARTERS if name not in NEWER_PEERS])
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     name = request.param
     if not available(name) and os.environ.get("CI") != "true":

@@ -19,5 +19,6 @@ def test_every_page_and_download_needs_a_role(tmp_path: Path) -> None:
         for each in (*section.pages, *section.downloads)
     ]
     assert {section.name for section in sections} >= {"Hives", "Jobs"}
-    # Somebody who is invited has no role before accepting.
-    assert [path for path, role in places if role is None] == ["/hives/invitations"]
+    # Somebody who has just signed up, or is invited, has no role yet.
+    open_to_all = {path for path, role in places if role is None}
+    assert open_to_all == {"/hives/invitations", "/hives/start"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.up.extension import UpOptions
+from penstock.cli.up.extension import UpOptions, listen_flags
 from penstock.cli.up.plan import Plan, plan
 from penstock.cli.up.supervisor import Addresses
 from tests.cli.command import environment
@@ -106,12 +106,19 @@ def test_a_broker_that_speaks_by_tls_alone_is_reached_so_and_trusted() -> None:
     assert f"--mqtt mqtts://127.0.0.1:6{trusted}" in command(found, "demo", secure)
 
 
-def test_a_port_that_is_taken_is_left_to_whoever_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_port_that_is_taken_is_left_to_whoever_has_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        monkeypatch.setattr("penstock_hives.up.PORT", port)
-        assert "--port 0" in command(plan(UpOptions()), "hives")
-    assert f"--port {port}" in command(plan(UpOptions()), "hives")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert listen_flags(address, address) == ["--host", "127.0.0.1", "--port", "0"]
+        port = address.rpartition(":")[2]
+        # An address that was set is used, or the part says that it cannot be.
+        assert listen_flags(address, "127.0.0.1:1") == ["--host", "127.0.0.1", "--port", port]
+
+
+def test_addresses_of_the_applications_are_settings() -> None:
+    found = plan(UpOptions(site="10.0.0.1:81", dashboards="[::1]:82"))
+    assert "--host 10.0.0.1 --port 81" in command(found, "hives")
+    assert "--host ::1 --port 82" in command(found, "dashboards")
 
 
 def test_history_needs_a_broker_that_speaks_its_language() -> None:

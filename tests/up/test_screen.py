@@ -13,7 +13,7 @@ from rich.console import Console
 from penstock.cli.up.extension import Extension, Shell, UpOptions
 from penstock.cli.up.monitor import View
 from penstock.cli.up.plan import Plan, installed_extensions
-from penstock.cli.up.screen import Scene, draw
+from penstock.cli.up.screen import Scene, draw, left_off
 from penstock.cli.up.supervisor import Part, PartRunner, State
 from penstock_hives.demo_account import LOGIN, PASSWORD
 from penstock_hives.demo_data import DEMO_USERS
@@ -159,3 +159,14 @@ async def test_before_anything_is_known_nothing_is_made_up() -> None:
     shown = "\n".join(lines(await scene(*ADDRESSES, view=View(figures=(HivesFigures(),))), 80, 30))
     assert "– messages/s" in shown
     assert "No data yet" in shown
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 12), (80, 24), (120, 40), (200, 80)])
+async def test_what_has_no_room_is_left_off_and_nothing_else(width: int, height: int) -> None:
+    """It is printed above the panel, so that everything to copy is seen once."""
+    shown = await scene(*EVERYTHING)
+    found = [text for text, _ in left_off(shown, width, height)]
+    drawn = "".join("".join(lines(shown, width, height)).split())
+    for url in (*ADDRESSES["broker"], *PAGES["hives"], *PAGES["dashboards"]):
+        assert ("".join(url.split()) in drawn) != (url in found), url
+    assert (found == []) == (height >= 40)

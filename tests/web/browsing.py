@@ -11,8 +11,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.peers import START_SECONDS, STOP_SECONDS, PeerMissing
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: In milliseconds, as Playwright counts: for any one thing to happen on a busy machine.
 PATIENCE: Final = 180_000
+#: To leave a page at the end of a test.
+LEAVE_MILLISECONDS: Final = 10_000
 WIDE: Final = (1280, 900)
 NARROW: Final = (360, 780)
 
@@ -74,16 +76,21 @@ def looking(
     size: Sequence[int] = WIDE,
     shade: str = "light",
     known: StorageState | None = None,
+    **more: Any,
 ) -> Iterator[Page]:
     """A page in a session of its own, or in one that is `known`: somebody signed in before. What
-    it says is wrong on the console fails the test."""
+    it says is wrong on the console fails the test. `more` are options of Playwright's."""
+    from playwright.sync_api import Error
+
     width, height = size
+    more.setdefault("reduced_motion", "reduce")  # drawing what moves costs most of the time
     context = browser.new_context(
         base_url=url,
         viewport={"width": width, "height": height},
         color_scheme="dark" if shade == "dark" else "light",
         accept_downloads=True,
         storage_state=known,
+        **more,
     )
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
@@ -92,5 +99,7 @@ def looking(
     try:
         yield page
     finally:
-        context.close()
+        # The context ends with the browser: Chromium may never answer a request to close it.
+        with suppress(Error):
+            page.goto("about:blank", timeout=LEAVE_MILLISECONDS)
     assert not wrong

@@ -45,4 +45,4 @@ def test_the_start_of_jobs_is_timed(broker: Peer) -> None:
 def test_a_job_that_ran_twice_is_no_figure() -> None:
     found = [stamps.Stamp(number, 0, 1) for number in (0, 1, 1)]
     with pytest.raises(WrongDelivery, match="3 ran, 2 different"):
-        measuring.each_once(QUEUES["penstock"], found, 3)
+        measuring.each_once("penstock", found, 3)

@@ -8,6 +8,7 @@ from benchmarks.jobs import report, science
 from benchmarks.jobs.measuring import Drain, Latency
 from benchmarks.jobs.report import Figures
 from benchmarks.jobs.science import Build, Judged, Small
+from benchmarks.jobs.waits import Waits
 
 
 def test_a_chapter_has_a_table_for_all_that_was_measured() -> None:
@@ -18,6 +19,7 @@ def test_a_chapter_has_a_table_for_all_that_was_measured() -> None:
             Drain("penstock", "rabbitmq", 100, 11_000.0, 5e-5, 2e-5),
         ],
         [Latency("penstock", "rabbitmq", 100, 0.0005, 0.002)],
+        [Waits("penstock", "coroutines", 5_000, 5.25, 1_000, 1.5, 70_000_000)],
         [
             Build(1, 14, 30, 6, 420, 135_000, 100.0, 100.0),
             Build(2, 14, 30, 6, 420, 135_000, 60.0, 110.0),
@@ -31,6 +33,7 @@ def test_a_chapter_has_a_table_for_all_that_was_measured() -> None:
     assert "| penstock | rabbitmq | 100 | 10,000 | 1.00 | 0.050 | 0.020 |" in text
     assert "| dramatiq | rabbitmq | 100 | 3,000 | 3.33 | 0.200 | 0.100 |" in text
     assert "| penstock | rabbitmq | 100 | 0.50 | 2.00 |" in text
+    assert "| penstock | coroutines | 5,000 | 5.25 | 1,000 | 0.300 | 70 |" in text
     assert "| 2 | 14 | 30 | 6 of 420 | 135,000 | 60.0 | 2,250 | 110.0 | 0.83 | 0.91 |" in text
     assert "| 100,000 | 2.0 | 50,000 | 30.0 | 1,000 |" in text
 

@@ -17,8 +17,9 @@ from benchmarks.mqtt.load import measure
 from benchmarks.mqtt.memory import IDLE, SUBSCRIBED
 from benchmarks.mqtt.packets import V5
 from benchmarks.mqtt.scenarios import MOST_CONNECTIONS, SCENARIOS, Scenario
-from benchmarks.peers import MQTT_STARTERS, Peer, available
+from benchmarks.peers import MQTT_STARTERS, NEWER_PEERS, Peer, available
 
+PEERS = [name for name in MQTT_STARTERS if name not in NEWER_PEERS]
 #: No multiple of a batch: the last write is a short one.
 MESSAGES = {"penstock": 2_345, "mosquitto": 2_345, "amqtt": 123}
 FANNED_OUT = 234
@@ -33,13 +34,13 @@ RUNS = [
         id=f"{peer}-{name}",
         marks=[] if peer == "penstock" or name in QUICK else pytest.mark.slow,
     )
-    for peer in MQTT_STARTERS
+    for peer in PEERS
     for name, scenario in SCENARIOS.items()
     if peer != "amqtt" or scenario.layout.version != V5
 ]
 
 
-@pytest.fixture(scope="module", params=MQTT_STARTERS)
+@pytest.fixture(scope="module", params=PEERS)
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     name = request.param
     if not available(name) and os.environ.get("CI") != "true":

@@ -10,6 +10,7 @@ from benchmarks.pipeline.catchup import CaughtUp
 from benchmarks.pipeline.engines import Took
 from benchmarks.pipeline.live import Lived
 from benchmarks.pipeline.parts import Spent
+from benchmarks.pipeline.state_store import Stateful
 from benchmarks.pipeline.tables import Found, chapter
 
 MACHINE = Machine("a processor", 2, 24 * 10**9, "Linux 6", "CPython 3.11")
@@ -29,9 +30,9 @@ def test_what_was_not_measured_has_no_table() -> None:
 
 
 def test_latencies_are_told_by_their_percentiles() -> None:
-    lived = Lived(2000, 10.0, 60.0, np.arange(1, 101) / 100, 1.0)
+    lived = Lived(2000, 10.0, 60.0, np.arange(1, 101) / 100, 700 << 20, 1.0)
 
-    assert "| 100 | 0.51 | 0.95 | 0.99 | 1.00 | 1.0 |" in page(Found(lived=lived))
+    assert "| 100 | 0.51 | 0.95 | 0.99 | 1.00 | 700 | 1.0 |" in page(Found(lived=lived))
 
 
 def test_the_model_beyond_is_a_beginning_and_so_much_a_report() -> None:
@@ -46,6 +47,12 @@ def test_every_engine_has_a_row() -> None:
 
     assert "| this | 1,000 | 0.50 | 2,000 |" in found
     assert "| that | 1,000 | 0.25 | 4,000 |" in found
+
+
+def test_ways_to_keep_state_are_told_by_their_cpu_time() -> None:
+    found = page(Found(stateful=[Stateful("shards", 1_000_000, 5, 9.0, 3.5)]))
+
+    assert "| shards | 1,000,000 | 5 | 9.0 | 3.5 |" in found
 
 
 def test_processor_time_is_of_what_happened_since() -> None:

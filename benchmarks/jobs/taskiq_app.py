@@ -1,0 +1,16 @@
+"""Taskiq as its worker and its client see it, over aio-pika."""
+
+from __future__ import annotations
+
+import os
+
+from taskiq_aio_pika import AioPikaBroker
+
+from benchmarks.jobs import waits
+
+broker = AioPikaBroker(os.environ["JOBS_BENCH_URL"], qos=waits.AT_ONCE)
+
+
+@broker.task(task_name="wait")
+async def wait(number: int) -> None:
+    await waits.wait(number)

@@ -1,0 +1,242 @@
+"""Writes the pages of docs/reference from the code. `make docs` runs it; a test compares."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import typer.main
+from pydantic.fields import FieldInfo
+from typer.core import TyperCommand, TyperGroup
+
+from penstock.cli import app
+from penstock.cli.errors import EXIT_STATUS, INTERRUPTED
+from penstock.core import errors
+from penstock.core.metrics import METRICS
+from penstock.server.management.api_description import handler_summary
+from penstock.server.management.http import error_status
+from penstock.server.management.metrics import QUEUE_METRICS
+from penstock.server.management.server import ROUTES
+from penstock.wire.amqp091.errors import close_reason
+from penstock_hives.billing.settings import PaymentSettings
+from penstock_hives.identity.settings import IdentitySettings
+from penstock_hives.push.settings import PushSettings
+from penstock_hives.server.configuration import SiteSettings
+from penstock_hives.server.metrics import PREFIX, SITE_METRICS
+from penstock_hives.server.settings import EngineSettings
+from penstock_hives.settings import HivesSettings
+
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
+_MADE: Final = "<!-- Made by `make docs` from the code. -->\n"
+
+
+def commands() -> str:
+    """Every command with its arguments and options."""
+    root = typer.main.get_command(app)
+    lines = ["# Commands", "", _MADE]
+    lines += ["Every command prints its options with `--help`.", ""]
+    for path, command in _walk(root, "penstock"):
+        lines += _command(path, command)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _walk(command: Any, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
+    if not isinstance(command, TyperGroup):
+        yield path, command
+        return
+    if command.invoke_without_command and command.params:
+        yield path, command
+    context = command.context_class(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        if found is not None and not found.hidden:
+            yield from _walk(found, f"{path} {name}")
+
+
+def _command(path: str, command: TyperCommand | TyperGroup) -> list[str]:
+    context = command.context_class(command, info_name=path)
+    usage = " ".join(command.collect_usage_pieces(context))
+    help_text = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
+    lines = [f"## `{path}`", "", help_text, "", "```", f"{path} {usage}", "```", ""]
+    rows = [row for each in command.params if (row := _parameter(each, context))]
+    if rows:
+        lines += ["| option | meaning |", "|---|---|", *rows, ""]
+    return lines
+
+
+def _parameter(parameter: Any, context: Any) -> str | None:
+    if getattr(parameter, "hidden", False) or parameter.name.startswith(("install_c", "show_c")):
+        return None
+    record = parameter.get_help_record(context)
+    if record is None:  # an argument without a text
+        return f"| `{parameter.human_readable_name}` | |"
+    names, meaning = (" ".join(part.split()) for part in record)
+    return f"| `{_cell(names)}` | {_cell(meaning)} |"
+
+
+def management_api() -> str:
+    """Every call of the management API."""
+    lines = ["# Management API", "", _MADE]
+    lines += [
+        "The calls are RabbitMQ's where it has them. `V` is a virtual host, percent-encoded: `%2F`",
+        "for `/`. The level is the least tag that the user needs; the permissions of the virtual",
+        "host apply as well. [Management](../management.md) describes the API with examples.",
+        "",
+        "| method | path | level | what it does |",
+        "|---|---|---|---|",
+    ]
+    for route in sorted(ROUTES, key=lambda route: (route.path, route.method)):
+        if not route.path.startswith(("/api/", "/metrics")):
+            continue
+        level = route.level.name.lower()
+        lines.append(
+            f"| {route.method} | `{route.path}` | {level} | {_cell(handler_summary(route))} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def metrics() -> str:
+    """Every metric of the broker and of the site of the hives application."""
+    lines = ["# Metrics", "", _MADE]
+    lines += [
+        "The broker serves these for Prometheus at its management address, under `/metrics`.",
+        "[Installation](../installation.md#monitoring) has scrape jobs, alerts and dashboards.",
+        "",
+        "| metric | type | meaning |",
+        "|---|---|---|",
+    ]
+    for metric in METRICS:
+        name = f"penstock_{metric.name}" + ("_total" if metric.kind == "counter" else "")
+        lines.append(f"| `{name}` | {metric.kind} | {metric.help} |")
+    sync = "Duration of the sync of a group commit."
+    lines.append(f"| `penstock_log_sync_seconds` | histogram | {sync} |")
+    lines += [
+        "",
+        "`/metrics/detailed` has these for each queue, with the labels `vhost` and `queue`:",
+        "",
+    ]
+    lines += ["| metric | meaning |", "|---|---|"]
+    lines += [f"| `penstock_{name}` | {meaning} |" for _, name, meaning in QUEUE_METRICS]
+    lines += ["", "`penstock hives serve --metrics PORT` serves these:", ""]
+    lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for name, kind, meaning, labels in SITE_METRICS:
+        shown = ", ".join(f"`{each}`" for each in labels)
+        lines.append(f"| `{PREFIX}{name}` | {kind} | {shown} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def error_codes() -> str:
+    """Every error with its code in each protocol."""
+    lines = ["# Errors", "", _MADE]
+    lines += [
+        "An error has the code of each protocol. Of AMQP 0-9-1, a soft error closes the channel, a",
+        "hard one the connection.",
+        "",
+        "| error | meaning | AMQP 0-9-1 | HTTP |",
+        "|---|---|---|---|",
+    ]
+    for kind in _kinds(errors.PenstockError):
+        reason = close_reason(kind("…"))
+        scope = "hard" if reason.closes_connection else "soft"
+        name = re.match(r"[A-Z_]+", reason.text)
+        meaning = _cell(" ".join((kind.__dict__.get("__doc__") or "").split()))
+        http = error_status(kind("…"))[0]
+        code = f"{reason.code} {name[0] if name else ''} ({scope})"
+        lines.append(f"| `{kind.__name__}` | {meaning} | {code} | {http} |")
+    lines += ["", "## Exit statuses of commands", "", "| status | error |", "|---|---|"]
+    lines += ["| 0 | none |"]
+    lines += [f"| {status} | `{kind.__name__}` |" for kind, status in EXIT_STATUS]
+    lines += [f"| {INTERRUPTED} | Ctrl-C |"]
+    return "\n".join(lines) + "\n"
+
+
+_HIVES: Final = (
+    ("Server", EngineSettings, "`[engine]` of the file of `penstock hives serve --site FILE`."),
+    ("Site", SiteSettings, "`[site]` of that file."),
+    ("Application", HivesSettings, "`[application]` of that file, or the environment."),
+    ("Identity", IdentitySettings, "`[identity]` of that file, or the environment."),
+    ("Push notifications", PushSettings, "The environment."),
+    ("Payments", PaymentSettings, "The environment."),
+)
+#: Set by the command, not by people.
+_INTERNAL: Final = {
+    "Server": {"application", "options", "log"},
+    "Site": {"application", "identity"},
+}
+
+
+def hives_settings() -> str:
+    """Every setting of the hives application."""
+    lines = ["# Settings of the hives application", "", _MADE]
+    lines += [
+        "Lists and tables in the environment are JSON. Values of the file take precedence over the",
+        "environment, options of the command over both.",
+    ]
+    for title, model, where in _HIVES:
+        prefix = model.model_config.get("env_prefix", "")
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            where,
+            "",
+            "| setting | default | meaning |",
+            "|---|---|---|",
+        ]
+        for name, field in model.model_fields.items():
+            if name not in _INTERNAL.get(title, set()):
+                text = _cell(" ".join((field.description or "").split()))
+                setting = f"{prefix}{name.upper()}" if prefix else name
+                lines.append(f"| `{setting}` | {_default(name, field)} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    """As in TOML; defaults that depend on the machine are in the text."""
+    if field.default_factory is not None:
+        return _FACTORIES.get(name, "")
+    value = field.default
+    if value in (None, ""):
+        return ""
+    shown = str(value).lower() if isinstance(value, bool) else value
+    if isinstance(value, tuple | list):
+        shown = json.dumps(list(value))
+    return f"`{_cell(str(shown))}`"
+
+
+_FACTORIES: Final = {
+    "pictures": "`hives/pictures` in the data directory",
+    "images": "`hives/images` in the data directory",
+    "folder": "`hives/identity` in the data directory",
+    "vapid_key": "`hives/vapid.pem` in the data directory",
+}
+
+
+def _kinds(kind: type[errors.PenstockError]) -> Iterator[type[errors.PenstockError]]:
+    """The class and its subclasses in `core/errors.py`."""
+    if kind.__module__ == errors.__name__:
+        yield kind
+        for each in kind.__subclasses__():
+            yield from _kinds(each)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "commands.md": commands,
+    "management-api.md": management_api,
+    "metrics.md": metrics,
+    "errors.md": error_codes,
+    "hives-settings.md": hives_settings,
+}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page())

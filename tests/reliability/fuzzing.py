@@ -1,0 +1,126 @@
+"""Every fuzzer for so many inputs, in runs that continue with the corpus of the last one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from tests.paths import ROOT
+from tests.reliability.records import Records
+
+HARNESSES: Final = sorted(ROOT.glob("packages/*/tests/fuzz/fuzz_*.py"))
+#: Where `tests` is.
+TEST_PACKAGES: Final = (ROOT, *sorted((ROOT / "packages").iterdir()))
+#: The smallest inputs that reach all that was reached, of each fuzzer.
+KEPT: Final = Path(__file__).parent / "corpora"
+RUN_SECONDS: Final = 120
+#: By the clock; a harness itself limits the processor time of an input to a second.
+HANG_SECONDS: Final = 120
+MEMORY_MB: Final = 1024
+
+
+def name_of(harness: Path) -> str:
+    return harness.stem.removeprefix("fuzz_")
+
+
+def fuzz(harness: Path, seed: int, inputs: int, corpus: Path) -> dict[str, Any]:
+    """Run one fuzzer, for so many inputs and at most `RUN_SECONDS`."""
+    if not corpus.exists():
+        corpus.mkdir(parents=True)
+        if (kept := KEPT / f"{name_of(harness)}.tar.xz").exists():
+            shutil.unpack_archive(kept, corpus, filter="data")
+    start = time.monotonic()
+    done = run(
+        harness,
+        [
+            str(corpus),
+            f"-runs={inputs}",
+            f"-seed={seed}",
+            f"-max_total_time={RUN_SECONDS}",
+            f"-timeout={HANG_SECONDS}",
+            f"-rss_limit_mb={MEMORY_MB}",
+            "-max_len=1024",
+            "-len_control=0",
+            "-print_final_stats=1",
+        ],
+        corpus.parent,
+    )
+    counted = re.search(r"stat::number_of_executed_units: +(\d+)", done.stderr)
+    peak = re.search(r"stat::peak_rss_mb: +(\d+)", done.stderr)
+    return {
+        "harness": name_of(harness),
+        "seed": seed,
+        "inputs": int(counted[1]) if counted else 0,
+        "peak_mb": int(peak[1]) if peak else 0,
+        "problem": "" if done.returncode == 0 else done.stderr[-3000:],
+        "seconds": round(time.monotonic() - start, 1),
+    }
+
+
+def run(harness: Path, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    # The shell forks the fuzzer: a process that this one starts inherits its peak memory, which
+    # libFuzzer would take for the fuzzer's.
+    return subprocess.run(
+        ["sh", "-c", '"$@" & wait $!', "sh", sys.executable, str(harness), *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, TEST_PACKAGES))},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+
+
+def keep(corpora: Path) -> None:
+    """Reduce each corpus to what reaches something of its own, and store it with the tests."""
+    for harness in HARNESSES:
+        corpus, reduced = corpora / name_of(harness), corpora / f"{name_of(harness)}.reduced"
+        if not corpus.exists():
+            continue
+        shutil.rmtree(reduced, ignore_errors=True)
+        reduced.mkdir()
+        run(harness, [str(reduced), str(corpus), "-merge=1"], corpora)
+        KEPT.mkdir(exist_ok=True)
+        shutil.make_archive(str(KEPT / name_of(harness)), "xztar", reduced)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=10_000_000, help="for each fuzzer")
+    parser.add_argument("--results", type=Path, help="a line for each run")
+    parser.add_argument("--corpora", type=Path, default=ROOT / "build" / "corpora")
+    parser.add_argument("--only", default="", help="the name of one fuzzer")
+    parser.add_argument("--keep", action="store_true", help="store the corpora with the tests")
+    options = parser.parse_args()
+    corpora = options.corpora.resolve()
+    if options.keep:
+        keep(corpora)
+        return
+    records = Records(options.results)
+    chosen = [each for each in HARNESSES if options.only in ("", name_of(each))]
+    while True:
+        counts = {each: records.total("inputs", harness=name_of(each)) for each in chosen}
+        harness = min(
+            chosen, key=lambda each: (counts[each] >= options.inputs, _turns(records, each))
+        )
+        if counts[harness] >= options.inputs:
+            return
+        left = options.inputs - counts[harness]
+        record = fuzz(harness, len(records.all) + 1, left, corpora / name_of(harness))
+        records.add(**record)
+
+
+def _turns(records: Records, harness: Path) -> int:
+    """Slow fuzzers have as much time as fast ones."""
+    return sum(record["harness"] == name_of(harness) for record in records.all)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""A short version of the long run."""
+
+from __future__ import annotations
+
+from tests.reliability.kills import run_round
+
+
+def test_a_kill_under_the_load_of_all_protocols_breaks_no_promise() -> None:
+    run_round(seed=1000, kills=2)

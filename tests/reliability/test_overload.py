@@ -1,0 +1,29 @@
+"""Short versions of the overload and of the soak."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reliability.overload import Overload, measure
+from tests.reliability.soak import run
+
+MIB = 1 << 20
+
+
+def test_the_broker_keeps_to_its_memory_under_overload() -> None:
+    overload = Overload(
+        connections=50, slow_consumers=5, publishers=2, queue_bytes=64 * MIB, idle_seconds=0.2
+    )
+
+    found = measure(overload)
+
+    assert found["queue_bytes"] == 64 * MIB
+    assert found["peak_mb"] < found["limit_mb"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_churn_leaves_nothing_behind() -> None:
+    soak, _ = run(minutes=3.0, samples=20)
+
+    assert soak.growth() == {}
