@@ -145,6 +145,26 @@ def test_a_killed_server_recovers_what_was_committed(data: Path) -> None:
         assert database.rows("SELECT n FROM t") == [{"n": 1}]
 
 
+def test_a_server_that_ends_while_it_is_taken_over_is_started_again(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = user_of(data, "CREATE TABLE t AS SELECT 1 AS n")
+    pid = said(child)
+    child.kill()
+    ended(child)
+    wait_until_ready = postmaster.wait_until_ready
+
+    def kill_when_ready(directory: Path, log: Path) -> postmaster.Postmaster:
+        found = wait_until_ready(directory, log)
+        os.kill(found.pid, signal.SIGKILL)
+        return found
+
+    monkeypatch.setattr(postmaster, "wait_until_ready", kill_when_ready)
+    with EmbeddedServer(data) as server, Database(server.url) as database:
+        assert server.pid != pid
+        assert database.rows("SELECT n FROM t") == [{"n": 1}]
+
+
 def test_a_stale_pid_that_is_anothers_now_is_not_believed(data: Path) -> None:
     with EmbeddedServer(data):
         lines = (data / postmaster.PID_FILE).read_text().splitlines()

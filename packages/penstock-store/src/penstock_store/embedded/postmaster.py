@@ -89,6 +89,8 @@ def _lines(data: Path) -> list[str]:
 #: After a crash the server replays the log, up to `max_wal_size`.
 START_TIMEOUT_SECONDS: Final = 120.0
 STOP_TIMEOUT_SECONDS: Final = 60.0
+#: A killed process is listed until its memory is freed; its child processes then end by themselves.
+END_TIMEOUT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
 _LOG_LINES: Final = 12
 
@@ -138,26 +140,40 @@ def wait_until_ready(data: Path, log: Path) -> Postmaster:
     raise StoreUnavailable(f"the database in {data} did not become ready:\n{log_tail(log)}")
 
 
+def has_ended(pid: int, timeout: float = END_TIMEOUT_SECONDS) -> bool:
+    """Wait for the end of a process that was killed or is stopping."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+    finally:
+        os.close(handle)
+
+
+def wait_for_orphans(data: Path) -> None:
+    """Wait for child processes of a killed server: PostgreSQL does not start beside them."""
+    deadline = time.monotonic() + END_TIMEOUT_SECONDS
+    while _lines(data) and server_processes(data) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
 def stop_server(data: Path, log: Path) -> None:
     """A fast shutdown: sessions are closed, open transactions rolled back."""
     found = read_pid_file(data)
     if found is None:
         return
     try:
-        handle = os.pidfd_open(found.pid)
+        os.kill(found.pid, signal.SIGINT)
     except ProcessLookupError:
         return
-    try:
-        signal.pidfd_send_signal(handle, signal.SIGINT)
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        if not poll.poll(STOP_TIMEOUT_SECONDS * 1000):
-            raise StoreUnavailable(
-                f"the database in {data} did not stop in {STOP_TIMEOUT_SECONDS:.0f} s:\n"
-                f"{log_tail(log)}"
-            )
-    finally:
-        os.close(handle)
+    if not has_ended(found.pid, STOP_TIMEOUT_SECONDS):
+        raise StoreUnavailable(
+            f"the database in {data} did not stop in {STOP_TIMEOUT_SECONDS:.0f} s:\n{log_tail(log)}"
+        )
     _reap(found.pid)
 
 

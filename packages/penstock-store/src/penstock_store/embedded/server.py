@@ -61,8 +61,7 @@ class EmbeddedServer:
             cluster.initialize(self.data, account)
             self._lease.acquire()
             try:
-                running = self._take_over() or self._launch(account)
-                self.url = self._create_database(running)
+                self.url = self._take_over() or self._create_database(self._launch(account))
             except BaseException:
                 self._release(account)
                 raise
@@ -95,16 +94,26 @@ class EmbeddedServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take_over(self) -> Postmaster | None:
-        """A server that runs already: it is in use, or its last user was killed."""
-        if postmaster.read_pid_file(self.data) is None:
+    def _take_over(self) -> str | None:
+        """The URL of a server that runs already: it is in use, or its last user was killed.
+
+        A server that ends meanwhile, because it was killed too, is none.
+        """
+        found = postmaster.read_pid_file(self.data)
+        if found is None:
             return None
-        found = postmaster.wait_until_ready(self.data, self._log)
+        try:
+            url = self._create_database(postmaster.wait_until_ready(self.data, self._log))
+        except StoreUnavailable:
+            if postmaster.has_ended(found.pid):
+                return None
+            raise
         log.info("embedded database taken over", directory=str(self.data), pid=found.pid)
-        return found
+        return url
 
     def _launch(self, account: ServerAccount) -> Postmaster:
         sockets = socket_directory(self.data, account)
+        postmaster.wait_for_orphans(self.data)
         if postmaster.remove_stale_files(self.data, sockets):
             log.info("embedded database recovery", directory=str(self.data))
         found = postmaster.start_server(self.data, sockets, self._log, account)
