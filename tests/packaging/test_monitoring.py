@@ -108,7 +108,7 @@ def pipeline(path: Path) -> CollectorRegistry:
     return flow_metrics(directory, "amqp://127.0.0.1:9")
 
 
-@pytest.mark.parametrize(("name", "text"), expressions(), ids=lambda each: each[:60])
+@pytest.mark.parametrize(("name", "text"), list(expressions()), ids=lambda each: each[:60])
 def test_an_expression_reads_metrics_that_exist(
     name: str, text: str, exported: dict[str, set[str]]
 ) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from penstock_store.embedded import account as accounts
 from penstock_store.embedded.account import ServerAccount, grant_traversal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs it as another")
@@ -84,3 +87,27 @@ def test_several_accounts_may_have_one(closed: Path) -> None:
 
     assert may(SERVER, "-e", closed)
     assert may(OTHER, "-e", closed)
+
+
+def test_processes_that_start_together_add_the_user_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = tmp_path / "users"
+    program = tmp_path / "useradd"
+    program.write_text(f"#!/bin/sh\nfor name; do :; done\nsleep 0.1\necho $name >> {added}\n")
+    program.chmod(0o755)
+    root = pwd.getpwnam("root")
+
+    def user_of_file(name: str) -> pwd.struct_passwd:
+        if not added.exists():
+            raise KeyError(name)
+        return pwd.struct_passwd((name, *root[1:]))
+
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(accounts, "_USER_LOCK", tmp_path / "lock")
+    monkeypatch.setattr(pwd, "getpwnam", user_of_file)
+    with ThreadPoolExecutor(8) as threads:
+        found = [threads.submit(ServerAccount.of_this_process) for _ in range(8)]
+
+    assert {one.result().name for one in found} == {accounts.SYSTEM_USER}
+    assert added.read_text().split() == [accounts.SYSTEM_USER]

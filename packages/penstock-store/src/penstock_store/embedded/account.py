@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from penstock.core.data_directory import FileLock
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 
 log = get_logger(__name__)
 
 SYSTEM_USER: Final = "pgserver"
+#: Only root can write there.
+_USER_LOCK: Final = Path("/run/penstock-user.lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +52,35 @@ def _system_user() -> pwd.struct_passwd:
         return pwd.getpwnam(SYSTEM_USER)
     except KeyError:
         pass
-    log.info("system user added", user=SYSTEM_USER)
-    command = ["useradd", "--system", "--user-group", "--no-create-home"]
+    lock = FileLock(_USER_LOCK)
     try:
-        subprocess.run(
-            [*command, "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", SYSTEM_USER],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return pwd.getpwnam(SYSTEM_USER)
+        lock.acquire(wait=True)
+        return _add_system_user()
     except (OSError, KeyError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", "") or error
         raise ConfigurationError(
             f"PostgreSQL does not run as root, and user {SYSTEM_USER} cannot be added: {reason}; "
             "run Penstock as another user, or give the URL of a PostgreSQL"
         ) from error
+    finally:
+        lock.release()
+
+
+def _add_system_user() -> pwd.struct_passwd:
+    """With the lock held: two `useradd` at once both succeed, and the user gets another id."""
+    try:
+        return pwd.getpwnam(SYSTEM_USER)
+    except KeyError:
+        pass
+    command = ["useradd", "--system", "--user-group", "--no-create-home"]
+    subprocess.run(
+        [*command, "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", SYSTEM_USER],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    log.info("system user added", user=SYSTEM_USER)
+    return pwd.getpwnam(SYSTEM_USER)
 
 
 _ACL_ATTRIBUTE: Final = "system.posix_acl_access"
