@@ -10,13 +10,14 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 #: An input that takes more processor time is a hang. A busy machine may need much longer.
 HANG_SECONDS: Final = 1.0
 PATIENCE: Final = 60.0
+MOST_PIECES: Final = 64
 _NUMBERS: Final = (
     *(0, 1, -1, 2, 0.5, 255, 65536, 1 << 31, -(1 << 31), 1 << 63, 1 << 64, 1e308, -0.0),
     *(float("inf"), float("nan")),
@@ -55,6 +56,13 @@ def run_fuzzer(fuzz: Callable[[bytes], None]) -> None:
 def memory_folder() -> str | None:
     """Where files are fast; None where there is no such place."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """Single bytes of a short input; of a long one at most `MOST_PIECES`, since each read costs
+    more than what is in it."""
+    size = -(-len(data) // MOST_PIECES) or 1
+    return (data[at : at + size] for at in range(0, len(data), size))
 
 
 def compose_text(data: bytes, words: Sequence[str]) -> str:

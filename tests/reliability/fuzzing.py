@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,6 @@ def fuzz(harness: Path, seed: int, inputs: int, corpus: Path) -> dict[str, Any]:
             f"-timeout={HANG_SECONDS}",
             f"-rss_limit_mb={MEMORY_MB}",
             "-max_len=1024",
-            "-len_control=0",
             "-print_final_stats=1",
         ],
         corpus.parent,
@@ -97,6 +97,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="a line for each run")
     parser.add_argument("--corpora", type=Path, default=ROOT / "build" / "corpora")
     parser.add_argument("--only", default="", help="the name of one fuzzer")
+    parser.add_argument("--parallel", type=int, default=1, help="fuzzers at a time")
     parser.add_argument("--keep", action="store_true", help="store the corpora with the tests")
     options = parser.parse_args()
     corpora = options.corpora.resolve()
@@ -105,16 +106,25 @@ def main() -> None:
         return
     records = Records(options.results)
     chosen = [each for each in HARNESSES if options.only in ("", name_of(each))]
-    while True:
-        counts = {each: records.total("inputs", harness=name_of(each)) for each in chosen}
-        harness = min(
-            chosen, key=lambda each: (counts[each] >= options.inputs, _turns(records, each))
-        )
-        if counts[harness] >= options.inputs:
-            return
-        left = options.inputs - counts[harness]
-        record = fuzz(harness, len(records.all) + 1, left, corpora / name_of(harness))
-        records.add(**record)
+    with ThreadPoolExecutor(options.parallel) as pool:
+        running: dict[Future[dict[str, Any]], Path] = {}
+        while True:
+            idle = [each for each in chosen if each not in running.values()]
+            idle = [each for each in idle if _left(records, each, options.inputs)]
+            for harness in sorted(idle, key=lambda each: _turns(records, each)):
+                if len(running) < options.parallel:
+                    left, seed = _left(records, harness, options.inputs), len(records.all) + 1
+                    corpus = corpora / name_of(harness)
+                    running[pool.submit(fuzz, harness, seed, left, corpus)] = harness
+            if not running:
+                return
+            for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                del running[ended]
+                records.add(**ended.result())
+
+
+def _left(records: Records, harness: Path, inputs: int) -> int:
+    return max(0, inputs - records.total("inputs", harness=name_of(harness)))
 
 
 def _turns(records: Records, harness: Path) -> int:

@@ -250,13 +250,14 @@ def record_round(seed: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, help="kills in all")
+    parser.add_argument("--first-seed", type=int, default=0, help="to continue another run")
     parser.add_argument("--results", type=Path, required=True, help="a line for each round")
     parser.add_argument("--parallel", type=int, default=1, help="brokers at a time")
     options = parser.parse_args()
     records = Records(options.results)
     rounds = -(-options.count // KILLS_PER_ROUND)
     done = {record["seed"] for record in records.all if not record["problem"]}
-    seeds = sorted(set(range(rounds)) - done)
+    seeds = sorted(set(range(options.first_seed, options.first_seed + rounds)) - done)
     pool = ProcessPoolExecutor(options.parallel, get_context("spawn"))
 
     def record(ended: Future[dict[str, Any]]) -> None:

@@ -293,12 +293,13 @@ def campaign() -> Iterator[KillCampaign]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=100, help="faults in all")
+    parser.add_argument("--first-seed", type=int, default=0, help="to continue another run")
     parser.add_argument("--results", type=Path, required=True, help="a line for each round")
     options = parser.parse_args()
     lines = options.results.read_text().splitlines() if options.results.exists() else []
     done = sum(sum(json.loads(line)["faults"].values()) for line in lines)
     with campaign() as opened:
-        seed = len(lines)
+        seed = options.first_seed + len(lines)
         while done < options.count:
             start, problem, faults = time.monotonic(), "", dict[str, int]()
             try:

@@ -317,10 +317,12 @@ def run_round(seed: int, cuts: int = CUTS_PER_ROUND) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, help="cuts in all")
+    parser.add_argument("--first-seed", type=int, default=0, help="to continue another run")
     parser.add_argument("--results", type=Path, required=True, help="a line for each round")
     options = parser.parse_args()
     records = Records(options.results)
-    for seed in range(len(records.all), -(-options.count // CUTS_PER_ROUND)):
+    rounds = range(len(records.all), -(-options.count // CUTS_PER_ROUND))
+    for seed in (options.first_seed + number for number in rounds):
         start = time.monotonic()
         problem = ""
         try:

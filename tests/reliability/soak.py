@@ -71,6 +71,8 @@ class Soak:
         command = [sys.executable, "-m", "penstock", *words]
         process = Process(command, self._folder / f"{name}.log", dict(os.environ))
         stack.callback(process.end, signal.SIGTERM)
+        if words[0] == "pump":  # nobody gets what is announced before there is a subscriber
+            process.wait_for_line("penstock pump ready")
         self._processes[name] = process.pid
 
     def churn(self) -> None:

@@ -11,13 +11,19 @@ MIB = 1 << 20
 
 
 def test_the_broker_keeps_to_its_memory_under_overload() -> None:
+    # What the consumers are sent and do not acknowledge is more than the limit.
     overload = Overload(
-        connections=50, slow_consumers=5, publishers=2, queue_bytes=64 * MIB, idle_seconds=0.2
+        connections=50,
+        slow_consumers=40,
+        publishers=2,
+        queue_bytes=256 * MIB,
+        memory_bytes=128 * MIB,
+        idle_seconds=0.2,
     )
 
     found = measure(overload)
 
-    assert found["queue_bytes"] == 64 * MIB
+    assert found["queue_bytes"] == 256 * MIB
     assert found["peak_mb"] < found["limit_mb"]
 
 

@@ -116,6 +116,15 @@ class QueueAgainstList(RuleBasedStateMachine):
         client.fail(delivery, requeue)
         self.collect()
 
+    @rule(data=st.data())
+    @precondition(lambda self: self.unacknowledged)
+    def page_out(self, data: st.DataObject) -> None:
+        """As the pager does with what stays unacknowledged."""
+        number = data.draw(st.sampled_from(sorted(self.unacknowledged)))
+        client, delivery = self.unacknowledged[number]
+        assert client.pages is not None
+        client.pages.page_out(delivery)
+
     @rule(settled=st.booleans())
     def pull(self, settled: bool) -> None:
         client = Client(self.queue, settled=settled, pull=True)

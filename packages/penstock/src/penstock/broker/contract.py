@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from penstock.broker.buckets import Bucket
@@ -82,6 +83,18 @@ class Message:
         return int.from_bytes(self.header[4:12], "big")
 
 
+class PagedMessage(Message):
+    """Stands for the message of a delivery that is on disk only. It has the size and the flags."""
+
+    __slots__ = ()
+
+
+@lru_cache(maxsize=1024)  # shared: there may be very many deliveries
+def paged_message(header: bytes, flags: int) -> PagedMessage:
+    """`header` is the part with the size: class, weight, body size."""
+    return PagedMessage(b"\0\0", header, b"", flags)
+
+
 class Fragment:
     """A later slice of a large message; the receiver releases its bucket."""
 
@@ -117,6 +130,7 @@ class Channel:
         "credit",
         "driver",
         "forward_run",
+        "pages",
         "selects",
         "settled",
         "state",
@@ -131,6 +145,7 @@ class Channel:
         self.busy = False  #: the driver has more to forward
         self.selects: Callable[[Message], bool] | None = None  #: the filter of a stream consumer
         self.state: Any = None  #: the driver's
+        self.pages: MessagePages | None = None  #: where its unacknowledged messages can be
         #: Raises unless the publisher may use a topic that is not in the route.
         self.check_topic: Callable[[str], None] | None = None
         # Set by a terminal that takes runs (`message_run.py`).
@@ -140,6 +155,17 @@ class Channel:
         self.forward_run = None
         #: Confirms these receipts, in order.
         self.confirm_run: Callable[[Channel, Sequence[int]], None] | None = None
+
+
+class MessagePages(Protocol):
+    """Messages of unacknowledged deliveries that are on disk only (`inflight_pager.py`)."""
+
+    def page_out(self, delivery: Delivery) -> None:
+        """Replace the message by a `PagedMessage`, unless it is in a spool in any case."""
+
+    def load(self, delivery: Delivery) -> bool:
+        """Read the message again, if it was paged out. False if it is damaged: the delivery is then
+        settled. Raises OSError if it cannot be read now."""
 
 
 class Terminal(Protocol):

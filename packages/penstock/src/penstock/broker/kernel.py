@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penstock.broker.buckets import BucketPool
+from penstock.broker.inflight_pager import InflightPager
 from penstock.broker.log.committer import Committer
 from penstock.broker.spool import Spools
 from penstock.broker.tiered_storage import TieredStorage
 from penstock.broker.write_batch import WriteBatch
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
+
+#: The part of the memory budget that is sent between two sweeps of the pager. Unacknowledged
+#: messages take at most twice as much.
+INFLIGHT_SHARE: Final = 1 / 8
 
 
 @dataclass(slots=True)
@@ -29,6 +34,12 @@ class Kernel:
     metrics: Metrics
     report: Callable[[str], None]  #: reports corruption to the operator
     tiered_storage: TieredStorage | None = None
+    inflight_pager: InflightPager = field(init=False)
+
+    def __post_init__(self) -> None:
+        interval = int(self.pool.budget * INFLIGHT_SHARE)
+        self.inflight_pager = InflightPager(self.write_batch, self.metrics, interval)
+        self.write_batch.after_flush = self.inflight_pager.check
 
     def confirms_in_sync(self, arguments: dict[str, Any]) -> bool:
         """Whether a queue's publishers are confirmed when all in-sync members have the message.

@@ -62,6 +62,7 @@ class WriteBatch:
         self.spans_reads = False  #: the loop calls `end_pass`
         #: In a cluster: whether the lease is too old. Then output waits, as another may lead.
         self.is_fenced: Callable[[], bool] | None = None
+        self.after_flush: Callable[[], None] | None = None
         self._reads = 0
         self._deadline = 0.0  # set at the first check of the clock
         self._pieces: deque[Callable[[], None]] = deque()
@@ -111,6 +112,8 @@ class WriteBatch:
             return
         while to_flush:
             to_flush.pop().flush()
+        if self.after_flush is not None:
+            self.after_flush()
 
     def is_over(self) -> bool:
         """Whether the batch has used up its time."""

@@ -1,7 +1,8 @@
 """The messages of a queue that are ready for delivery, in memory, on disk, or both, in order.
 
 A durable queue logs persistent messages. Any queue that exceeds its share of memory pages to a log,
-a temporary one if it has none. `MessageStore` counts messages and memory, restores persistent
+a temporary one if it has none; so do messages that were delivered and stay unacknowledged
+(`inflight_pager.py`). `MessageStore` counts messages and memory, restores persistent
 messages after a restart, and expires messages at the head. The queue decides who receives messages
 and what becomes of expired ones.
 """
@@ -30,6 +31,8 @@ from penstock.broker.contract import (
     PRIORITY,
     Delivery,
     Message,
+    PagedMessage,
+    paged_message,
 )
 from penstock.broker.declarations import QueueLimits
 from penstock.broker.kernel import Kernel
@@ -44,6 +47,7 @@ from penstock.core.units import parse_count
 
 class MessageStore:
     __slots__ = (
+        "_closed",
         "_expired",
         "_kernel",
         "_lanes",
@@ -93,11 +97,14 @@ class MessageStore:
         self.memory = 0
         self.position = 0  #: of the next message
         self.has_ttl = limits.ttl is not None  #: the queue has a TTL
-        self._lanes = [Backlog(self._admit) for _ in range(limits.max_priority + 1)]
+        self._lanes = [
+            Backlog(self._admit, self._load_requeued) for _ in range(limits.max_priority + 1)
+        ]
         self._next_run = 0  #: records before this offset were logged before the last restart
         self._tracks_sent = tracks_sent
         self._sent: Container[int] = ()  #: offsets sent before the last restart, if tracked
         self._stalled = False  #: the head cannot be read
+        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         #: The log of persistent messages; None for a transient queue.
         self.log = None if directory is None else MessageLog(kernel, directory)
@@ -134,6 +141,8 @@ class MessageStore:
 
     def requeue(self, delivery: Delivery) -> None:
         """Put a delivered message back at its original position."""
+        if self.memory > self._kernel.settings.queue_memory_bytes:
+            self.page_out(delivery)
         message = delivery.message
         self._lane(message).requeue(delivery)
         self.ready += 1
@@ -141,6 +150,43 @@ class MessageStore:
         self._charge(message)
         if delivery.expires:
             self.schedule_expiry(delivery.expires)
+
+    # Messages of unacknowledged deliveries. A queue with priorities has no pages, here as well.
+
+    def page_out(self, delivery: Delivery) -> None:
+        message = delivery.message
+        if self._closed or len(self._lanes) > 1 or message.spool is not None:
+            return
+        if isinstance(message, PagedMessage):
+            return
+        if delivery.offset < 0:
+            delivery.offset = self._pager().append(message, transient=True, delivered=True)
+        delivery.message = paged_message(message.header[:12], message.flags)
+
+    def load(self, delivery: Delivery) -> bool:
+        if not isinstance(delivery.message, PagedMessage):
+            return True
+        if self._store is None:  # deleted
+            return False
+        message = self._store.message(delivery.offset)
+        if message is None:
+            self._store.acknowledge(delivery.offset, spooled=False)
+            return False
+        delivery.message = message
+        return True
+
+    def _load_requeued(self, delivery: Delivery) -> bool:
+        paged = delivery.message
+        if self.load(delivery):
+            size = len(delivery.message.body)
+            self.memory += size
+            self._pool.charge(size)
+            return True
+        self.ready -= 1
+        self.ready_bytes -= paged.size
+        self.memory -= MESSAGE_OVERHEAD_BYTES
+        self._pool.discharge(MESSAGE_OVERHEAD_BYTES)
+        return False
 
     def _lane(self, message: Message) -> Backlog:
         top = len(self._lanes) - 1
@@ -181,7 +227,7 @@ class MessageStore:
         for lane in reversed(self._lanes):
             if lane.peek(self._store) is not None:
                 return self._pop(lane)
-        if self.paged:  # unreadable until the disk works again
+        if self.paged or self.has_requeued:  # unreadable until the disk works again
             if not self._stalled:
                 self._stalled = True
                 self._kernel.committer.after(self._resume, lambda _: self._resume())
@@ -263,7 +309,11 @@ class MessageStore:
         end = 0 if store is None else store.log.next_offset
         for deliveries, page in lanes:
             for delivery in deliveries:
-                yield BrowsedMessage(message_id(delivery), delivery.message, delivery.count > 0)
+                message: Message | None = delivery.message
+                if store is not None and isinstance(message, PagedMessage):
+                    message = store.message(delivery.offset)
+                if message is not None:
+                    yield BrowsedMessage(message_id(delivery), message, delivery.count > 0)
             while store is not None and page is not None and page < end:
                 records, page = store.batch(page)
                 for record in records:
@@ -276,7 +326,8 @@ class MessageStore:
         """The first message, if it is in memory."""
         for lane in reversed(self._lanes):
             if lane.requeued or lane.fresh:
-                return (lane.requeued[0][1] if lane.requeued else lane.fresh[0]).message
+                first = (lane.requeued[0][1] if lane.requeued else lane.fresh[0]).message
+                return None if isinstance(first, PagedMessage) else first
         return None
 
     def timestamp(self, message_id: str) -> int | None:
@@ -293,6 +344,13 @@ class MessageStore:
         taken: list[Delivery] = []
         for lane in reversed(self._lanes):
             for delivery in lane.remove(wanted):
+                try:
+                    paged = isinstance(delivery.message, PagedMessage)
+                    if paged and not self._load_requeued(delivery):
+                        continue
+                except OSError:  # as if it were not ready
+                    lane.requeue(delivery)
+                    continue
                 self._remove(delivery.message)
                 taken.append(delivery)
                 wanted.discard(message_id(delivery))
@@ -430,6 +488,7 @@ class MessageStore:
             store.delete()
 
     def _stop(self) -> None:
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -443,10 +502,15 @@ class Backlog:
     priorities has one backlog per priority and does not page.
     """
 
-    __slots__ = ("_admit", "_next_page", "fresh", "paged", "requeued", "taken")
+    __slots__ = ("_admit", "_load", "_next_page", "fresh", "paged", "requeued", "taken")
 
-    def __init__(self, admit: Callable[[LoggedMessage], Delivery]) -> None:
+    def __init__(
+        self,
+        admit: Callable[[LoggedMessage], Delivery],
+        load: Callable[[Delivery], bool] = lambda _: True,
+    ) -> None:
         self._admit = admit  #: makes a delivery of a record
+        self._load = load  #: reads the message of a requeued delivery; False if it is damaged
         self.requeued: list[tuple[int, Delivery]] = []
         self.fresh: deque[Delivery] = deque()
         self.paged = 0  #: messages on disk only
@@ -469,8 +533,14 @@ class Backlog:
         self.paged += 1
 
     def peek(self, store: MessageLog | None) -> Delivery | None:
-        if self.requeued:
-            return self.requeued[0][1]
+        while self.requeued:
+            delivery = self.requeued[0][1]
+            try:
+                if not isinstance(delivery.message, PagedMessage) or self._load(delivery):
+                    return delivery
+            except OSError:
+                return None  # the disk is full: as below
+            heappop(self.requeued)
         if not self.fresh and self.paged:
             self._read(store)
         return self.fresh[0] if self.fresh else None
@@ -542,6 +612,9 @@ class Backlog:
 #: Record flag: a transient message, paged; not restored after a restart.
 TRANSIENT_RECORD: Final = 1
 
+#: Record flag: a transient message that was delivered before it was paged, so not ready.
+DELIVERED_RECORD: Final = 2
+
 #: Acknowledgements between two truncations of the log.
 TRIM_INTERVAL: Final = 1024
 
@@ -608,8 +681,9 @@ class MessageLog:
         self._bodies.sweep(lambda offset: offset < log.next_offset and offset not in acks)
         return log, acks
 
-    def append(self, message: Message, transient: bool = False) -> int:
-        offset = self.log.append(message, TRANSIENT_RECORD if transient else 0)
+    def append(self, message: Message, transient: bool = False, delivered: bool = False) -> int:
+        flags = TRANSIENT_RECORD if transient else 0
+        offset = self.log.append(message, flags | DELIVERED_RECORD if delivered else flags)
         if message.spool is not None:
             self._bodies.add(offset, message.spool)
         return offset
@@ -632,7 +706,16 @@ class MessageLog:
         self.log.truncate_before(self.acks.floor)
         self._bodies.sweep(lambda offset: False)
 
-    def batch(self, offset: int) -> tuple[list[LoggedMessage], int]:
+    def message(self, offset: int) -> Message | None:
+        """A message that is not spooled; None if it is damaged."""
+        if offset >= self.log.written_offset:
+            self.log.write()
+        chunk = self.log.read(offset)
+        if chunk is None or not chunk.base <= offset < chunk.end:
+            return None
+        return chunk.messages()[offset - chunk.base]
+
+    def batch(self, offset: int, with_delivered: bool = False) -> tuple[list[LoggedMessage], int]:
         """Unacknowledged records of the first chunk at or after `offset`, and the next offset."""
         if offset >= self.log.written_offset:
             self.log.write()
@@ -647,7 +730,7 @@ class MessageLog:
         flags, timestamps = chunk.flags, chunk.timestamps
         for index, message in enumerate(chunk.messages(start), start):
             at = chunk.base + index
-            if at in acks:
+            if at in acks or (flags[index] & DELIVERED_RECORD and not with_delivered):
                 continue
             if flags[index] & SPOOLED:
                 try:
@@ -675,7 +758,7 @@ class MessageLog:
             return
         offset = max(self.acks.floor, self.log.first_offset)
         while offset < self.log.next_offset:
-            records, offset = self.batch(offset)
+            records, offset = self.batch(offset, with_delivered=True)
             yield from records
 
     def close(self) -> None:

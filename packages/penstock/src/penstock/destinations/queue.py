@@ -118,6 +118,7 @@ class ClassicQueue:
             where = f"queue '{self.name}' in vhost '{self.vhost.name}'"
             self.consumers.add(channel, priority, bool(arguments.get("exclusive")), where)
         channel.state = reader
+        channel.pages = self._messages
         self.used()
 
     def channel_post(
@@ -391,6 +392,12 @@ class ClassicQueue:
 
     def _dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Dead-letter or drop a message."""
+        try:
+            if not self._messages.load(delivery):
+                return
+        except OSError:  # it is delivered again
+            self._messages.requeue(delivery)
+            return
         outcome = self._dead_letters.send(delivery.message, reason)
         if delivery.offset < 0:
             return

@@ -46,6 +46,9 @@ MESSAGES_PER_SLICE: Final = 1000
 #: … and with a filter, which decodes each.
 SELECTED_MESSAGES_PER_SLICE: Final = 100
 
+#: The message of a delivery.
+_SENT: Final = Message(b"\0\0", b"", b"")
+
 _OFFSET_HEADER: Final = struct.Struct(">B15sBq")
 
 
@@ -251,11 +254,12 @@ class Stream:
             if selects is not None and not selects(message):
                 continue
             channel.credit -= 1
-            delivery = Delivery(add_offset_header(message, offset), offset, offset)
+            sent = add_offset_header(message, offset)
             if message.spool is None:
-                forward(channel, delivery.message, delivery)
+                # Not in memory until it is acknowledged: a stream delivers nothing again.
+                forward(channel, sent, Delivery(_SENT, offset, offset))
             else:
-                self._forward(channel, reader, delivery)
+                self._forward(channel, reader, Delivery(sent, offset, offset))
 
     def _fill(self, reader: StreamCursor) -> bool:
         log = self.log

@@ -18,6 +18,7 @@ channels of its consumers traced terminals.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import secrets
 import time
@@ -417,6 +418,8 @@ class TracedQueue(ClassicQueue):
 
     def _trace(self, delivery: Delivery, event: str, **facts: Any) -> None:
         tracer = cast(MessageTracer, self.vhost.tracer)
+        with contextlib.suppress(OSError):
+            self._messages.load(delivery)
         tracer.event(delivery.message, event, queue=self.name, **facts)
 
 

@@ -447,6 +447,22 @@ class AmqpChannel:
             consumer.driver.channel_failure(consumer, delivery, requeue)
         self.writer.awaiting_credit[consumer] = None
 
+    # The window of its consumers, for the pager.
+
+    @property
+    def last_sent(self) -> int:
+        return self.tag
+
+    def unacknowledged(self, after: int, upto: int) -> list[tuple[int, Channel, Delivery]]:
+        found: list[tuple[int, Channel, Delivery]] = []
+        for tag in reversed(self.unacked):
+            if tag <= after:
+                break
+            if tag <= upto:
+                found.append((tag, *self.unacked[tag]))
+        found.reverse()
+        return found
+
     # Credit.
 
     def credit(self, consumer: Amqp091Consumer) -> int:
@@ -523,6 +539,7 @@ class AmqpChannel:
 
     def end(self) -> None:
         """Close all producers and consumers; requeue what was not acknowledged."""
+        self.connection.host.kernel.inflight_pager.discard(self)
         self.confirms.close()
         self.is_idle = False
         self.closing = True

@@ -108,6 +108,7 @@ def attach_outgoing_link(terminal: Amqp10Terminal, link: SenderLink) -> None:
     outgoing_link.ends = resolved.ends
     outgoing_link.selects = selects
     queue.channel_open(outgoing_link, arguments)
+    terminal.host.kernel.inflight_pager.add(outgoing_link)
     unsettled = resume_outgoing_link(terminal, outgoing_link)
     link.context = outgoing_link
     terminal.writer.outgoing_links[outgoing_link] = None

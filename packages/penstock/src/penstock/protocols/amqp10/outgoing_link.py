@@ -103,9 +103,35 @@ class OutgoingLink(Channel):
                 self.settle(delivery, state)
                 link.send(link.resume(tag, state, True, None), b"")
             else:
+                if not self._is_loaded(delivery):
+                    continue
                 outgoing = link.resume(tag, None, False, delivery)
                 self.open[outgoing] = None
                 link.send(outgoing, self.writer.payload(delivery))
+
+    def _is_loaded(self, delivery: Delivery) -> bool:
+        """Whether a delivery can be resumed. If its message cannot be read now, it is requeued."""
+        try:
+            return self.pages is None or self.pages.load(delivery)
+        except OSError:
+            self.driver.channel_failure(self, delivery, True)
+            return False
+
+    # The window, for the pager.
+
+    @property
+    def last_sent(self) -> int:
+        return self.link.last_tag
+
+    def unacknowledged(self, after: int, upto: int) -> list[tuple[int, Channel, Delivery]]:
+        found: list[tuple[int, Channel, Delivery]] = []
+        for outgoing in reversed(self.open):
+            if outgoing.tag <= after:
+                break
+            if outgoing.tag <= upto:
+                found.append((outgoing.tag, self, outgoing.context))
+        found.reverse()
+        return found
 
     # Outcomes.
 
@@ -128,12 +154,15 @@ class OutgoingLink(Channel):
         return self.ends in (None, "close") and not self._stream and not self.presettled
 
     def take_open(self) -> dict[int, Delivery]:
-        """Remove and return the open deliveries that can be resumed, by tag."""
+        """Remove and return the open deliveries that can be resumed, by tag. Their messages are
+        paged out: they may wait for long."""
         taken = {tag: delivery for tag, delivery, _ in self.resuming}
         self.resuming.clear()
         for outgoing in list(self.open):
             if outgoing.context.message.spool is None:
                 taken[outgoing.tag] = outgoing.context
+                if self.pages is not None:
+                    self.pages.page_out(outgoing.context)
                 del self.open[outgoing]
         return taken
 

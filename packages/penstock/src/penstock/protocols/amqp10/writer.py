@@ -226,6 +226,7 @@ class Amqp10Writer:
 
     def remove(self, outgoing_link: OutgoingLink) -> None:
         self.outgoing_links.pop(outgoing_link, None)
+        self._terminal.host.kernel.inflight_pager.discard(outgoing_link)
         self.awaiting_credit.pop(outgoing_link, None)
 
     def reset(self) -> None:

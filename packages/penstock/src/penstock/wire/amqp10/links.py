@@ -212,13 +212,13 @@ class LinkEndpoint:
 
 
 class SenderLink(LinkEndpoint):
-    __slots__ = ("_tag",)
+    __slots__ = ("last_tag",)
 
     role = SENDER
 
     def __init__(self, session: Amqp10Session, name: str) -> None:
         super().__init__(session, name)
-        self._tag = 0
+        self.last_tag = 0
 
     def accept(
         self,
@@ -238,7 +238,7 @@ class SenderLink(LinkEndpoint):
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) % SEQUENCE_MODULUS
         if tag is None:
-            self._tag = tag = (self._tag + 1) % SEQUENCE_MODULUS
+            self.last_tag = tag = (self.last_tag + 1) % SEQUENCE_MODULUS
         return OutgoingDelivery(self, tag, settled or self.snd_settle_mode == SETTLED, context)
 
     def resume(
@@ -252,7 +252,7 @@ class SenderLink(LinkEndpoint):
 
     def reserve_tags(self, tag: int) -> None:
         """Tags up to this one belong to deliveries from before an interruption."""
-        self._tag = max(self._tag, tag)
+        self.last_tag = max(self.last_tag, tag)
 
     def send(
         self, delivery: OutgoingDelivery, payload: bytes | memoryview, more: bool = False
@@ -271,7 +271,7 @@ class SenderLink(LinkEndpoint):
         settled = contexts is None or self.snd_settle_mode == SETTLED
         if self.credit < count:
             return []
-        tag = self._tag
+        tag = self.last_tag
         deliveries = [
             OutgoingDelivery(self, (tag + number) % SEQUENCE_MODULUS, settled, context)
             for number, context in enumerate(contexts or repeat(None, count), 1)
@@ -280,7 +280,7 @@ class SenderLink(LinkEndpoint):
             return []
         self.credit -= count
         self.delivery_count = (self.delivery_count + count) % SEQUENCE_MODULUS
-        self._tag = (tag + count) % SEQUENCE_MODULUS
+        self.last_tag = (tag + count) % SEQUENCE_MODULUS
         return deliveries
 
     def abort(self, delivery: OutgoingDelivery) -> None:

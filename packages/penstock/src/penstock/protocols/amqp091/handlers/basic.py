@@ -53,6 +53,7 @@ def basic_consume(channel: AmqpChannel, args: MethodArguments) -> None:
             consumer.selects = stream_filter(args.arguments)
         known = {"exclusive": args.exclusive, "prefetch": channel.prefetch}
         queue.channel_open(consumer, {**args.arguments, **known})
+        connection.host.kernel.inflight_pager.add(channel)
         channel.consumers[tag] = consumer
     channel.respond(args, methods.BASIC_CONSUME_OK, consumer_tag=tag)
     consumer.request()
@@ -98,6 +99,7 @@ def basic_get(channel: AmqpChannel, args: MethodArguments) -> None:
     queue = connection.vhost.queue(name, connection)
     getter = Amqp091Consumer(channel, queue, name, "", args.no_ack, 0)
     queue.channel_open(getter, PULL_ARGUMENTS)
+    connection.host.kernel.inflight_pager.add(channel)
     channel.after_large(lambda: _get(getter, queue), GET_WEIGHT)
 
 
