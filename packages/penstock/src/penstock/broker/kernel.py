@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from penstock.broker.tiered_storage import TieredStorage
 from penstock.broker.write_batch import WriteBatch
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
+from penstock.core.timer_wheel import TimerWheel
 
 
 @dataclass(slots=True)
@@ -29,6 +30,10 @@ class Kernel:
     metrics: Metrics
     report: Callable[[str], None]  #: reports corruption to the operator
     tiered_storage: TieredStorage | None = None
+    timers: TimerWheel = field(init=False)  #: of connections
+
+    def __post_init__(self) -> None:
+        self.timers = TimerWheel(self.loop)
 
     def confirms_in_sync(self, arguments: dict[str, Any]) -> bool:
         """Whether a queue's publishers are confirmed when all in-sync members have the message.

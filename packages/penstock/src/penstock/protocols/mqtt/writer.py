@@ -65,7 +65,7 @@ class MqttWriter:
         self._write_batch = kernel.write_batch
         self._metrics = kernel.metrics
         self._packet_cache = terminal.mqtt.packet_cache
-        self._encode = self._packet_cache.encode_v4
+        self._encode = self._packet_cache.encoders[4]
         self.output = SocketWriter(terminal, self)
         self.channel: Channel | None = None  #: to the session
         self.largest = _NO_LIMIT  #: the largest packet that the client accepts
@@ -82,7 +82,7 @@ class MqttWriter:
 
     def begin(self, version: int, max_aliases: int) -> None:
         if version == 5:
-            self._encode = self._packet_cache.encode_v5
+            self._encode = self._packet_cache.encoders[5]
         self.max_aliases = max_aliases
         if max_aliases:
             self.aliases = {}
@@ -241,13 +241,13 @@ class MqttWriter:
         return alias, topic
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
-        self._terminal.publish_handler.acknowledgements.confirmed(receipt)
+        self._terminal.need_publish_handler().acknowledgements.confirmed(receipt)
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
         if self._closed and not receipt:
             return
         if channel is not self.channel:
-            self._terminal.publish_handler.acknowledgements.failed(receipt, error)
+            self._terminal.need_publish_handler().acknowledgements.failed(receipt, error)
         elif isinstance(error, OSError):  # a large message was sent in part
             entry, self._large = self._large, None
             if entry is not None:
@@ -352,6 +352,8 @@ class EncodedPacketCache:
         self.message: Message | None = None  #: the loaded message
         self.topic = b""  #: empty if it is not valid in MQTT
         self.encoded = b""  #: its properties with their length, for 5.0
+        #: At QoS 0, by version: one bound method for all connections.
+        self.encoders = {4: self.encode_v4, 5: self.encode_v5}
 
     def load(self, message: Message) -> None:
         """Set `topic`, `properties` and `encoded`."""
