@@ -102,7 +102,7 @@ def start_penstock(
 ) -> Peer:
     """Penstock, with its data in `directory`; under cProfile when a file for its figures is given.
 
-    `more` are other addresses that it listens on. Its line on standard output says that it is ready.
+    `more` are addresses that it listens on, too. Its line on standard output says that it is ready.
     """
     port = free_port()
     profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
