@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Final
@@ -148,30 +149,33 @@ def _met(met: bool) -> str:
     return "yes" if met else "no"
 
 
-def load_rows(protocol: Protocol, rounds: int, announce: Announce) -> Iterator[Row]:
+def load_rows(protocol: Protocol, rounds: int, messages: int, announce: Announce) -> Iterator[Row]:
     newest = available(protocol.newest)
-    peer_name = protocol.newest if newest else protocol.oldest
-    names = ["penstock", *([peer_name] if available(peer_name) else [])]
+    other = protocol.newest if newest else protocol.oldest
+    names = ["penstock", *([other] if available(other) else [])]
+    bars = {bar.scenario: bar for bar in protocol.bars}
     trial = Trial(
-        [protocol.scenarios[bar.scenario] for bar in protocol.bars],
+        [protocol.scenarios[name] for name in bars],
         protocol.measure,
-        lambda scenario, peer: scenario.messages // (1 if peer.name == "penstock" else _PEER_SHARE),
+        lambda scenario, peer: (
+            messages or scenario.messages // (1 if peer.name == "penstock" else _PEER_SHARE)
+        ),
     )
-    runs: dict[tuple[str, str], list[Any]] = {}
-    starters = [protocol.starters[name] for name in names]
-    for peer, run in loads(trial, starters, rounds, announce):
-        runs.setdefault((run.scenario, peer.name), []).append(run)
-    for bar in protocol.bars:
-        ours = runs[bar.scenario, "penstock"]
-        spent = median(run.broker_cpu_per_million for run in ours)
-        if len(names) > 1:
-            theirs = runs[bar.scenario, peer_name]
-            cost = median(run.broker_cpu_per_million for run in theirs)
-            yield ratio_row(bar.title, spent, peer_name, cost, bar if newest else None)
+    measured = loads(trial, [protocol.starters[name] for name in names], rounds, announce)
+    for scenario, pairs in groupby(measured, key=lambda pair: pair[1].scenario):
+        runs: dict[str, list[Any]] = {}
+        for peer, run in pairs:
+            runs.setdefault(peer.name, []).append(run)
+        spent, *theirs = (
+            median(run.broker_cpu_per_million for run in runs[name]) for name in names
+        )
+        bar = bars[scenario]
+        if theirs:
+            yield ratio_row(bar.title, spent, other, theirs[0], bar if newest else None)
         else:
             yield limit_row(bar.title, spent, "CPU s", None)
-        if bar.scenario == "fleet-q1":
-            p99 = median(run.latency_p99 for run in ours) * 1e3
+        if scenario == "fleet-q1":
+            p99 = median(run.latency_p99 for run in runs["penstock"]) * 1e3
             yield limit_row(f"{bar.title}, p99", p99, "ms", _FLEET_P99)
 
 
@@ -231,6 +235,7 @@ def main(
     parts: Annotated[
         str, typer.Option(help="Comma-separated: loads, memory, content, start, scale; or all.")
     ] = "all",
+    quick: command.Quick = False,
     markdown: Annotated[Path | None, typer.Option(help="A page to write the table to.")] = None,
 ) -> None:
     """Measure every row and print it with its bar."""
@@ -240,7 +245,7 @@ def main(
     rows: list[Row] = []
     print(" | ".join(_COLUMNS), flush=True)
     with command.measuring() as announce:
-        for row in _rows(wanted, rounds, announce):
+        for row in _rows(wanted, rounds, command.QUICK_MESSAGES if quick else 0, announce):
             rows.append(row)
             print(" | ".join(row), flush=True)
     if markdown is not None:
@@ -261,10 +266,10 @@ def main(
 _PEERS: Final = ("rabbitmq-4", "rabbitmq", "mosquitto-2.1", "mosquitto")
 
 
-def _rows(wanted: Sequence[str], rounds: int, announce: Announce) -> Iterator[Row]:
+def _rows(wanted: Sequence[str], rounds: int, messages: int, announce: Announce) -> Iterator[Row]:
     if "loads" in wanted:
         for protocol in PROTOCOLS:
-            yield from load_rows(protocol, rounds, announce)
+            yield from load_rows(protocol, rounds, messages, announce)
     if "memory" in wanted:
         yield from memory_rows(announce)
     if "start" in wanted:

@@ -335,6 +335,17 @@ RETAINED_FIXED_HEADERS: Final = tuple(bytes((0x31, rest)) for rest in range(128)
 PLAIN_TOPIC: Final = re.compile(rb"[ !\"$-*,-~]+")
 
 
+def encode_topic(route: bytes) -> bytes:
+    """The topic of a route with its length; empty if it is not valid in MQTT."""
+    topic = routing_key_to_topic(route[route[0] + 2 :])
+    if not PLAIN_TOPIC.fullmatch(topic):
+        try:
+            check_topic_name(decode_utf8_string(topic))
+        except MqttError:  # a routing key of an AMQP client
+            return b""
+    return len(topic).to_bytes(2, "big") + topic
+
+
 class EncodedPacketCache:
     """Caches the packets of the last message: all subscribers of a fan-out are served in a row.
 
@@ -379,13 +390,15 @@ class EncodedPacketCache:
         """At QoS 0, for 3.1.1; empty if MQTT cannot represent it."""
         if message is self._encoded_v4:
             return self._packet4
-        head = self._topics.get(message.route)
-        if head is None:
-            head = self._encode_topic(message.route)
+        fixed_headers = QOS0_FIXED_HEADERS
+        if message.flags & FROM_RETAINED:  # each topic once: they would replace the cached ones
+            fixed_headers = RETAINED_FIXED_HEADERS
+            head = encode_topic(message.route)
+        else:
+            cached = self._topics.get(message.route)
+            head = self._encode_topic(message.route) if cached is None else cached
         rest = len(head) + len(message.body) if head else 128
         if rest < 128:
-            retained = message.flags & FROM_RETAINED
-            fixed_headers = RETAINED_FIXED_HEADERS if retained else QOS0_FIXED_HEADERS
             packet = fixed_headers[rest] + head + message.body
         else:
             packet = self._encode(message, None)
@@ -467,13 +480,7 @@ class EncodedPacketCache:
         return QOS1_FIXED_HEADERS[rest] + head + (packet_id << 8).to_bytes(3, "big") + message.body
 
     def _encode_topic(self, route: bytes) -> bytes:
-        topic = routing_key_to_topic(route[route[0] + 2 :])
-        try:
-            if not PLAIN_TOPIC.fullmatch(topic):
-                check_topic_name(decode_utf8_string(topic))
-            head = len(topic).to_bytes(2, "big") + topic
-        except MqttError:  # a routing key of an AMQP client
-            head = b""
+        head = encode_topic(route)
         if len(self._topics) >= MAX_CACHED_TOPICS:
             self._topics.clear()
         self._topics[route] = head
