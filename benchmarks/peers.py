@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -94,15 +94,21 @@ class Peer:
                 process.wait()
 
 
-def start_penstock(directory: Path, profile: Path | None = None, scheme: str = "amqp") -> Peer:
+def start_penstock(
+    directory: Path,
+    profile: Path | None = None,
+    scheme: str = "amqp",
+    more: Sequence[str] = (),
+) -> Peer:
     """Penstock, with its data in `directory`; under cProfile when a file for its figures is given.
 
-    Its one line on standard output says that it is ready.
+    `more` are addresses that it listens on, too. Its line on standard output says that it is ready.
     """
     port = free_port()
     profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
     command = [sys.executable, *profiler, "-m", "penstock", "broker"]
     command += ["--data", str(directory / "data"), "--listen", f"{scheme}://127.0.0.1:{port}"]
+    command += [word for address in more for word in ("--listen", address)]
     log = directory / "penstock.log"
     with log.open("wb") as errors:
         process = _start(command, dict(os.environ), subprocess.PIPE, errors.fileno())

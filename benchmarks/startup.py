@@ -62,7 +62,7 @@ def main(
     load = os.getloadavg()[0]
     rows = []
     for name, (arguments, ends) in PROGRAMS.items():
-        starts = [_run(arguments) if ends else _serve(arguments) for _ in range(rounds)]
+        starts = [_run(arguments) if ends else serve(arguments) for _ in range(rounds)]
         seconds, cpu, rss = (median(figures) for figures in zip(*starts, strict=True))
         rows.append((name, f"{seconds:.2f}", f"{cpu:.2f}", f"{rss / 1e6:.1f}"))
         print(" | ".join(rows[-1]), flush=True)
@@ -92,7 +92,7 @@ def _ended(seconds: float, used: resource.struct_rusage) -> Start:
     return Start(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
-def _serve(arguments: list[str]) -> Start:
+def serve(arguments: list[str]) -> Start:
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
         with subprocess.Popen(

@@ -9,7 +9,6 @@ import selectors
 import signal
 import socket
 import sys
-from functools import partial
 
 import pytest
 
@@ -170,8 +169,13 @@ def test_a_system_without_epoll_has_asyncios_loop(monkeypatch: pytest.MonkeyPatc
     loop.close()
 
 
-def _note(served: list[int], number: int, _: int) -> None:
-    served.append(number)
+class _Noted:
+    def __init__(self, served: list[int], number: int) -> None:
+        self._served = served
+        self._number = number
+
+    def on_ready(self, events: int) -> None:
+        self._served.append(self._number)
 
 
 def test_who_a_pass_has_no_time_for_comes_first_in_the_next(
@@ -182,7 +186,7 @@ def test_who_a_pass_has_no_time_for_comes_first_in_the_next(
     pairs = [socket.socketpair() for _ in range(3)]
     served: list[int] = []
     for number, (here, there) in enumerate(pairs):
-        poll.serve(here.fileno(), select.EPOLLIN, partial(_note, served, number))
+        poll.serve(here.fileno(), select.EPOLLIN, _Noted(served, number))
         there.send(b"x")
     asyncios = socket.socketpair()
     poll.register(asyncios[0], selectors.EVENT_READ)

@@ -27,11 +27,15 @@ def register_connection(
     terminal.transport.set_write_buffer_limits(high=choke_bytes)
     terminal.flow_control.start()
     terminal.peer = transport.get_extra_info("peername") or ("", 0)
-    here = transport.get_extra_info("sockname") or ("", 0)
     terminal.tls = transport.get_extra_info("ssl_object") is not None
-    terminal.name = f"{terminal.peer[0]}:{terminal.peer[1]} -> {here[0]}:{here[1]}"
     terminal.host.clients[terminal] = None
     terminal.host.kernel.metrics.connections_opened += 1
+
+
+def connection_name(terminal: SocketTerminal) -> str:
+    """Computed when it is needed: that takes less memory than all names."""
+    here = terminal.transport.get_extra_info("sockname") or ("", 0)
+    return f"{terminal.peer[0]}:{terminal.peer[1]} -> {here[0]}:{here[1]}"
 
 
 def half_close(terminal: SocketTerminal, *, reason_sent: bool) -> None:

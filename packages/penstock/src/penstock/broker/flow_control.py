@@ -44,7 +44,10 @@ class FlowControlledTerminal(Protocol):
     def output(self) -> HeldOutput: ...
 
     transport: asyncio.Transport
-    name: str
+
+    @property
+    def name(self) -> str: ...
+
     published: int
     closing: bool
 

@@ -20,7 +20,8 @@ from penstock.core.logs import get_logger
 class ClientConnection(Protocol):
     """A terminal, as the broker and its management API see it."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def alarms_changed(self) -> None:
         """An alarm was set or cleared."""

@@ -16,6 +16,7 @@ from penstock.broker.tiered_storage import TieredStorage
 from penstock.broker.write_batch import WriteBatch
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
+from penstock.core.timer_wheel import TimerWheel
 
 #: The part of the memory budget that is sent between two sweeps of the pager. Unacknowledged
 #: messages take at most twice as much.
@@ -34,9 +35,11 @@ class Kernel:
     metrics: Metrics
     report: Callable[[str], None]  #: reports corruption to the operator
     tiered_storage: TieredStorage | None = None
+    timers: TimerWheel = field(init=False)  #: of connections
     inflight_pager: InflightPager = field(init=False)
 
     def __post_init__(self) -> None:
+        self.timers = TimerWheel(self.loop)
         interval = int(self.pool.budget * INFLIGHT_SHARE)
         self.inflight_pager = InflightPager(self.write_batch, self.metrics, interval)
         self.write_batch.after_flush = self.inflight_pager.check

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
 from penstock.broker.connection_registry import SocketTerminal
 from penstock.core.logs import get_logger
+from penstock.core.timer_wheel import TimerBucket
 from penstock.protocols.socket_writer import SocketWriter
 
 _log = get_logger("penstock.heartbeats")
@@ -22,12 +22,15 @@ class HeartbeatTimer:
     in more than `max_missed` checks in a row."""
 
     __slots__ = (
-        "_deadline",
+        "_bucket",
+        "_check_at",
+        "_check_every",
         "_frame",
-        "_loop",
         "_max_missed",
         "_missed",
-        "_sender",
+        "_on_timeout",
+        "_send_at",
+        "_send_every",
         "_terminal",
         "interval",
         "received",
@@ -35,58 +38,87 @@ class HeartbeatTimer:
 
     def __init__(self, terminal: HeartbeatTerminal, frame: bytes, max_missed: int) -> None:
         self._terminal: HeartbeatTerminal | None = terminal
-        self._loop = terminal.host.kernel.loop
         self._frame = frame
         self._max_missed = max_missed
         self._missed = 0
-        self._deadline: asyncio.TimerHandle | None = None
-        self._sender: asyncio.TimerHandle | None = None
+        self._bucket: TimerBucket | None = None
+        self._on_timeout: Callable[[], None] | None = None
+        self._check_at = self._check_every = 0.0
+        self._send_at = self._send_every = 0.0
         self.interval = 0.0  #: seconds, as negotiated; 0 for none
         self.received = False  #: data arrived since the last check
 
     def expect(self, seconds: float, on_timeout: Callable[[], None]) -> None:
         """In place of what was expected before, and of heartbeats."""
         self.stop()
-        self._deadline = self._loop.call_later(seconds, on_timeout)
+        if self._terminal is not None:
+            self._on_timeout = on_timeout
+            self._bucket = self._terminal.host.kernel.timers.start(self, seconds)
 
     def start(self, interval: float, *, send_every: float, check_every: float) -> None:
         """Send and check this often, in seconds; 0 for never."""
         self.stop()
         self.interval = interval
-        if check_every:
-            self._deadline = self._loop.call_later(check_every, self._check, check_every)
-        if send_every:
-            self._sender = self._loop.call_later(send_every, self._send, send_every)
+        self._check_every, self._send_every = check_every, send_every
+        assert self._terminal is not None, "a closed timer does not start"
+        now = self._terminal.host.kernel.loop.time()
+        self._check_at = now + check_every
+        self._send_at = self._check_at if send_every == check_every else now + send_every
+        self._wait(now)
+
+    def _wait(self, now: float) -> None:
+        """Until the next check or heartbeat."""
+        due = [
+            at
+            for at, every in (
+                (self._check_at, self._check_every),
+                (self._send_at, self._send_every),
+            )
+            if every
+        ]
+        if due and self._terminal is not None:
+            self._bucket = self._terminal.host.kernel.timers.start(self, min(due) - now)
 
     def stop(self) -> None:
-        for timer in (self._deadline, self._sender):
-            if timer is not None:
-                timer.cancel()
-        self._deadline = self._sender = None
+        if self._bucket is not None:
+            self._bucket.pop(self, None)
+            self._bucket = None
+        self._on_timeout = None
 
     def close(self) -> None:
         """The connection has ended: stop, and drop the reference back to its terminal."""
         self.stop()
         self._terminal = None
 
-    def _send(self, every: float) -> None:
+    def on_timer(self) -> None:
+        self._bucket = None
         terminal = self._terminal
         assert terminal is not None, "a closed timer does not fire"
+        if self._on_timeout is not None:
+            on_timeout, self._on_timeout = self._on_timeout, None
+            on_timeout()
+            return
+        now = terminal.host.kernel.loop.time()
+        if self._check_every and self._check_at <= now:
+            if not self._is_alive(terminal):
+                _log.info("heartbeat timed out", connection=terminal.name, interval=self.interval)
+                terminal.transport.abort()
+                return
+            self._check_at = now + self._check_every
+        if self._send_every and self._send_at <= now:
+            self._send(terminal)
+            self._send_at = now + self._send_every
+        self._wait(now)
+
+    def _send(self, terminal: HeartbeatTerminal) -> None:
         output = terminal.output
         if not output.has_written and not output.paused:
             terminal.transport.write(self._frame)
         output.has_written = False
-        self._sender = self._loop.call_later(every, self._send, every)
 
-    def _check(self, every: float) -> None:
-        terminal = self._terminal
-        assert terminal is not None, "a closed timer does not fire"
+    def _is_alive(self, terminal: HeartbeatTerminal) -> bool:
         # While the broker does not read from the socket, it cannot receive heartbeats either.
         alive = self.received or not terminal.flow_control.reading
         self._missed = 0 if alive else self._missed + 1
         self.received = False
-        if self._missed > self._max_missed:
-            _log.info("heartbeat timed out", connection=terminal.name, interval=self.interval)
-            terminal.transport.abort()
-            return
-        self._deadline = self._loop.call_later(every, self._check, every)
+        return self._missed <= self._max_missed

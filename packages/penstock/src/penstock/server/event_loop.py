@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from select import EPOLLIN, EPOLLOUT
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -31,26 +31,37 @@ MAX_EVENTS: Final = 512
 PASS_SECONDS: Final = 0.01
 
 
+class ServedSocket(Protocol):
+    def on_ready(self, events: int) -> None:
+        """The descriptor is ready; it must not raise."""
+
+
 class BrokerSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._keys: dict[int, selectors.SelectorKey] = {}  # of asyncio
-        self._served: dict[int, Callable[[int], None]] = {}  # of the broker
+        # Of the broker, by descriptor; as long as the largest one that was registered.
+        self._served: list[ServedSocket | None] = []
         self._on_pass_end: list[Callable[[], None]] = []
         self._unserved: list[tuple[int, int]] = []  # ready in the last pass
 
     # For the broker.
 
-    def serve(self, number: int, events: int, ready: Callable[[int], None]) -> None:
-        """Call `ready` with the events of a descriptor; it must not raise."""
-        self._served[number] = ready
+    def serve(self, number: int, events: int, served: ServedSocket) -> None:
+        """Call `on_ready` with the events of a descriptor."""
+        self._extend(number)
         self._epoll.register(number, events)
+        self._served[number] = served
+
+    def _extend(self, number: int) -> None:
+        if number >= len(self._served):
+            self._served += [None] * (number + 1 - len(self._served))
 
     def change(self, number: int, events: int) -> None:
         self._epoll.modify(number, events)
 
     def forget(self, number: int) -> None:
-        del self._served[number]
+        self._served[number] = None
         self._epoll.unregister(number)
 
     def on_pass_end(self, callback: Callable[[], None]) -> None:
@@ -68,6 +79,7 @@ class BrokerSelector(selectors.BaseSelector):
         number = _number(fileobj)
         if number in self._keys:
             raise KeyError(f"{fileobj!r} is registered already")
+        self._extend(number)
         self._epoll.register(number, _interest(events))
         key = self._keys[number] = selectors.SelectorKey(fileobj, number, events, data)
         return key
@@ -107,11 +119,12 @@ class BrokerSelector(selectors.BaseSelector):
         deadline = 0.0 if len(found) < 2 else monotonic() + PASS_SECONDS
         late = False
         for number, events in found:
-            if serve := served.get(number):
+            ready_socket = served[number]
+            if ready_socket is not None:
                 if late:
                     self._unserved.append((number, events))
                 else:
-                    serve(events)
+                    ready_socket.on_ready(events)
                     late = deadline > 0 and monotonic() > deadline
             elif key := self._keys.get(number):
                 ready.append((key, _happened(events) & key.events))
@@ -194,6 +207,7 @@ class SocketTransport(asyncio.Transport):
 
     __slots__ = (
         "_closing",
+        "_here",
         "_high",
         "_interest",
         "_loop",
@@ -216,13 +230,15 @@ class SocketTransport(asyncio.Transport):
         loop: BrokerEventLoop,
         connection: socket.socket,
         peer: Any,
+        here: Any,
         protocol: asyncio.Protocol,
     ) -> None:
-        """Calls `connection_made` of the protocol."""
+        """Of both addresses. Calls `connection_made` of the protocol."""
         self._loop = loop
         self._socket = connection
         self._number = connection.fileno()
         self._peer = peer
+        self._here = here
         self._protocol = protocol
         self._pending: deque[memoryview] | None = None  # few connections ever have any
         self._pending_bytes = 0
@@ -240,7 +256,7 @@ class SocketTransport(asyncio.Transport):
 
     # Reading.
 
-    def _ready(self, events: int) -> None:
+    def on_ready(self, events: int) -> None:
         if events & EPOLLOUT:
             self._write_pending()
         if events & ~EPOLLOUT:
@@ -422,10 +438,7 @@ class SocketTransport(asyncio.Transport):
         if name == "socket":
             return self._socket
         if name == "sockname":
-            try:
-                return self._socket.getsockname()
-            except OSError:
-                return default
+            return self._here
         return default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -449,7 +462,7 @@ class SocketTransport(asyncio.Transport):
         if not wanted:
             poll.forget(self._number)
         elif not self._interest:
-            poll.serve(self._number, wanted, self._ready)
+            poll.serve(self._number, wanted, self)
         else:
             poll.change(self._number, wanted)
         self._interest = wanted

@@ -30,6 +30,7 @@ from penstock.core.proxy_protocol import (
     TrustedProxies,
     parse_proxy_header,
 )
+from penstock.core.timer_wheel import TimerBucket
 from penstock.core.units import KiB
 from penstock.server.event_loop import BrokerEventLoop, SocketTransport
 from penstock.wire.amqp10.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
@@ -71,6 +72,7 @@ class SocketListener:
         self._context = context
         self._handshake_seconds = handshake_seconds if context is not None else None
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._addresses: dict[Any, Any] = {}  # of this machine, for all connections
         self.sockets = sockets
         for listening in sockets:
             self._open(listening)
@@ -128,7 +130,9 @@ class SocketListener:
     def _open_connection(self, connection: socket.socket, peer: Any) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is None and isinstance(self._loop, BrokerEventLoop):
-            transport = SocketTransport(self._loop, connection, peer, self._protocol())
+            here = connection.getsockname()
+            here = self._addresses.setdefault(here, here)
+            transport = SocketTransport(self._loop, connection, peer, here, self._protocol())
             self._connection_limiter.register(connection, peer[0], transport.abort)
             return
         unauthenticated = self._connection_limiter.register(
@@ -270,27 +274,30 @@ class AmqpVersionDetector(asyncio.Protocol):
         self._service = service
         self._received = b""
         self._transport: asyncio.Transport
-        self._timer: asyncio.TimerHandle
+        self._timer: TimerBucket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._service.detectors.add(self)
         kernel = self._service.host.kernel
-        self._timer = kernel.loop.call_later(kernel.settings.handshake_timeout, self.abort)
+        self._timer = kernel.timers.start(self, kernel.settings.handshake_timeout)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
         terminal = self._service.choose(self._received)
         if terminal is not None:
-            self._timer.cancel()
+            self._timer.pop(self, None)
             self._service.detectors.discard(self)
             self._transport.set_protocol(terminal)
             terminal.connection_made(self._transport)
             terminal.data_received(self._received)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
+        self._timer.pop(self, None)
         self._service.detectors.discard(self)
+
+    def on_timer(self) -> None:
+        self.abort()
 
     def abort(self) -> None:
         self._transport.abort()

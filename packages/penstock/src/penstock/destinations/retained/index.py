@@ -82,9 +82,25 @@ class RetainedIndex:
     def match(self, pattern: bytes) -> Iterator[bytes]:
         return self._tree.match(pattern)
 
-    def records(self, pattern: bytes) -> Iterator[tuple[bytes, RetainedRecord]]:
-        """The matching keys and their records. The index may change meanwhile."""
-        return ((key, unpack_record(packed)) for key, packed in self._tree.items(pattern))
+    def messages(self, pattern: bytes) -> Iterator[Message | tuple[bytes, RetainedRecord]]:
+        """The matching messages, flagged FROM_RETAINED; instead of those that expire, or are in a
+        file, their keys and records. The index may change meanwhile."""
+        unpack = _FIXED.unpack_from
+        envelopes = self._envelopes
+        last_envelope = exchange = header = b""
+        last_size = -1
+        for key, packed in self._tree.items(pattern):
+            _, deadline, envelope, flags, spooled = unpack(packed)
+            if deadline or spooled or flags & EXPIRES:
+                yield key, unpack_record(packed)
+                continue
+            body = packed[BODY_OFFSET:]
+            if envelopes.kept[envelope] is not last_envelope or len(body) != last_size:
+                last_envelope, last_size = envelopes.kept[envelope], len(body)
+                route, header = envelopes.unfold(envelope, b"", last_size)
+                exchange = route[:-1]
+            route = exchange + _LENGTHS[len(key)] + key
+            yield Message(route, header, body, flags | FROM_RETAINED)
 
     def _remove_record(self, key: bytes, packed: bytes) -> RetainedRecord:
         record = unpack_record(packed)
@@ -105,11 +121,11 @@ class InternedHeaders:
     twelve bytes (class, weight and body size).
     """
 
-    __slots__ = ("_counts", "_free", "_kept", "_numbers", "sizes")
+    __slots__ = ("_counts", "_free", "_numbers", "kept", "sizes")
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
-        self._kept: list[bytes] = []
+        self.kept: list[bytes] = []  #: by number
         self._counts: list[int] = []
         self._free: list[int] = []
         self.sizes: list[int] = []  #: by number
@@ -125,11 +141,11 @@ class InternedHeaders:
             self._counts[number] += 1
         elif self._free:
             number = self._numbers[envelope] = self._free.pop()
-            self._kept[number], self._counts[number] = envelope, 1
+            self.kept[number], self._counts[number] = envelope, 1
             self.sizes[number] = len(envelope)
         else:
-            number = self._numbers[envelope] = len(self._kept)
-            self._kept.append(envelope)
+            number = self._numbers[envelope] = len(self.kept)
+            self.kept.append(envelope)
             self._counts.append(1)
             self.sizes.append(len(envelope))
         return number
@@ -137,12 +153,12 @@ class InternedHeaders:
     def drop(self, number: int) -> None:
         self._counts[number] -= 1
         if not self._counts[number]:
-            del self._numbers[self._kept[number]]
-            self._kept[number] = b""
+            del self._numbers[self.kept[number]]
+            self.kept[number] = b""
             self._free.append(number)
 
     def unfold(self, number: int, key: bytes, size: int) -> tuple[bytes, bytes]:
-        envelope = self._kept[number]
+        envelope = self.kept[number]
         start = 1 + envelope[0]
         route = envelope[:start] + bytes((len(key),)) + key
         return route, HEADER_PREFIX + size.to_bytes(8, "big") + envelope[start:]
@@ -151,6 +167,9 @@ class InternedHeaders:
 def routing_key_of(route: bytes) -> bytes:
     return route[route[0] + 2 :]
 
+
+#: The length of a short string, as bytes.
+_LENGTHS: Final = tuple(bytes((length,)) for length in range(256))
 
 #: The offset of what is record in memory only.
 NOT_LOGGED: Final = -1

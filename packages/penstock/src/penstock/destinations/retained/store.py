@@ -128,7 +128,8 @@ class RetainedStore:
 
     def messages(self, pattern: RetainedKey) -> Iterator[Message | None]:
         """The messages whose keys match, lazily; None is one that has expired or is lost."""
-        return (self._message(key, record) for key, record in self._index.records(pattern))
+        for found in self._index.messages(pattern):
+            yield found if isinstance(found, Message) else self._message(*found)
 
     def _message(self, key: RetainedKey, record: RetainedRecord) -> Message | None:
         now = self.log.now() if record.deadline else 0

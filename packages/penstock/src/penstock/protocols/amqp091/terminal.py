@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.connection_registry import (
+    connection_name,
     half_close,
     register_connection,
     unregister_connection,
@@ -91,7 +92,6 @@ class Amqp091Terminal(asyncio.Protocol):
         "frame_max",
         "heartbeats",
         "host",
-        "name",
         "opened",
         "output",
         "peer",
@@ -120,7 +120,6 @@ class Amqp091Terminal(asyncio.Protocol):
         self.output = self.writer.output
         self.heartbeats = HeartbeatTimer(self, HEARTBEAT_FRAME, MISSED_HALF_INTERVALS)
         self.client_properties: dict[str, Any] = {}
-        self.name = ""
         self.published = 0
         self.opened = False
         self.closing = False
@@ -128,6 +127,10 @@ class Amqp091Terminal(asyncio.Protocol):
         self._handshake: Amqp091Handshake | None = Amqp091Handshake(self)
         self._renewal: asyncio.Task[None] | None = None  #: of the credentials
         self._discarding = False  #: input is discarded until the client closes the socket
+
+    @property
+    def name(self) -> str:
+        return connection_name(self)
 
     # The socket.
 

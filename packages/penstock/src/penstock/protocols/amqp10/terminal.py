@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.connection_registry import (
+    connection_name,
     half_close,
     register_connection,
     unregister_connection,
@@ -115,7 +116,6 @@ class Amqp10Terminal(asyncio.Protocol):
         "flow_control",
         "heartbeats",
         "host",
-        "name",
         "next_transaction",
         "opened",
         "output",
@@ -156,7 +156,6 @@ class Amqp10Terminal(asyncio.Protocol):
         self.suspended_links = SuspendedLinks(self)
         self.transactions: dict[bytes, Amqp10Transaction] = {}  #: not discharged, by id
         self.next_transaction = 0
-        self.name = ""
         self.published = 0
         self.run_link: IncomingLink | None = None  #: has collected messages and not posted them
         self.opened = False
@@ -164,6 +163,10 @@ class Amqp10Terminal(asyncio.Protocol):
         self._permissions = host.users.version
         self._authenticator: BrokerAuthenticator | None = None
         self._discarding = False  #: input is discarded until the client closes the socket
+
+    @property
+    def name(self) -> str:
+        return connection_name(self)
 
     # The socket.
 

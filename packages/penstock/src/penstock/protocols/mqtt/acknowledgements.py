@@ -50,10 +50,10 @@ class PublishAcknowledgements:
         "posting",
     )
 
-    def __init__(self, terminal: MqttTerminal) -> None:
+    def __init__(self, terminal: MqttTerminal, producer: Channel, limit: int) -> None:
         self._terminal = terminal
-        self._producer: Channel
-        self._limit = 0  # of unacknowledged publications
+        self._producer = producer
+        self._limit = limit  # of unacknowledged publications
         self._unacked_qos1 = 0
         self._unacked_qos2: dict[int, None] = {}  # packet ids; a set is three times as large
         self._pending_qos2: PendingQos2 | None = None
@@ -64,10 +64,6 @@ class PublishAcknowledgements:
         self._retaining: dict[int, Message] | None = None  # large messages to retain, by receipt
         self._posting_run = False  # the messages of a run
         self.posting = 0  #: the receipt of the message that is being posted
-
-    def open(self, producer: Channel, limit: int) -> None:
-        self._producer = producer
-        self._limit = limit
 
     def close(self) -> None:
         """The client has disconnected. A large publication that was posted completely counts as

@@ -158,7 +158,6 @@ class ConnectHandler:
         present = terminal.sessions.enter(terminal, request.clean_start)
         self._send_connack(request, present, connack)
         terminal.open(
-            exchange,
             window=min(
                 settings.mqtt.max_inflight,
                 request.properties.get(MqttProperty.RECEIVE_MAXIMUM, DEFAULT_RECEIVE_MAXIMUM),

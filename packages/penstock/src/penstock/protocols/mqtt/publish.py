@@ -1,12 +1,12 @@
 """PUBLISH: publications of a client become messages to an exchange.
 
-The packet reader calls `PublishHandler`. A publication without properties, to a topic whose route
-is cached, takes the fast path. Acknowledgements to the publisher are `acknowledgements.py`.
+The packet reader calls `PublishHandler`, which a client has from its first publication on. A
+publication without properties, to a topic whose route is cached, takes the fast path.
+Acknowledgements to the publisher are `acknowledgements.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import LOGGED, MANDATORY, RETAIN, Channel, Message
@@ -28,8 +28,6 @@ from penstock.protocols.mqtt.conversion import (
     message_flags,
     split_delayed_topic,
 )
-from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
-from penstock.wire.mqtt.packets import encode_acknowledgement
 from penstock.wire.mqtt.properties import MqttProperties, MqttProperty
 from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
 from penstock.wire.mqtt.topics import topic_to_routing_key
@@ -61,25 +59,19 @@ class PublishHandler:
         "acknowledgements",
     )
 
-    def __init__(self, terminal: MqttTerminal) -> None:
+    def __init__(self, terminal: MqttTerminal, exchange: Exchange) -> None:
         self._terminal = terminal
         self._headers = terminal.mqtt.headers
-        self._exchange: Exchange
-        self._producer: Channel
-        self._routes = TopicRoutes(terminal)
+        self._exchange = exchange
+        self._producer = Channel(terminal.writer, exchange)
+        self._routes = TopicRoutes(terminal, exchange.name)
         self._known = self._routes.known
         self._large: FragmentPoster | None = None
         self._large_receipt = 0
         self._content: ContentPublisher | None = None  # created when it is needed
-        self.acknowledgements = PublishAcknowledgements(terminal)
-
-    def open(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self._routes.exchange = exchange.name
-        self._producer = Channel(self._terminal.writer, exchange)
+        limit = terminal.host.kernel.settings.mqtt.receive_maximum
+        self.acknowledgements = PublishAcknowledgements(terminal, self._producer, limit)
         self._producer.confirm_run = self.acknowledgements.confirmed_run
-        limit = self._terminal.host.kernel.settings.mqtt.receive_maximum
-        self.acknowledgements.open(self._producer, limit)
         exchange.channel_open(self._producer, {})
 
     def close(self) -> None:
@@ -219,55 +211,6 @@ class PublishHandler:
             self._large = None
             large.finish(self._large_receipt)
 
-    def on_acknowledgement(self, kind: int, packet_id: int, reason: int, properties: bytes) -> None:
-        terminal = self._terminal
-        session = terminal.session
-        if not terminal.opened:
-            raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
-        if kind == PUBREL:
-            self.acknowledgements.release(packet_id)
-            return
-        entry = session.inflight.get(packet_id) if session is not None else None
-        channel = terminal.writer.channel
-        if session is None or channel is None or entry is None:
-            if kind == PUBREC:  # unknown here: release it at the client
-                unknown = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-                terminal.send(
-                    encode_acknowledgement(PUBREL, packet_id, unknown, version=terminal.version)
-                )
-            return
-        if isinstance(entry, Message):
-            if kind != PUBACK:
-                raise wrong_acknowledgement(packet_id, kind)
-            del session.inflight[packet_id]
-            terminal.acknowledged += 1
-        elif kind == PUBACK if entry.qos == 1 else kind == PUBCOMP and entry.released:
-            session.channel_confirm(channel, entry)
-            terminal.acknowledged += 1
-        elif kind == PUBREC and entry.qos == 2:
-            if reason >= 0x80:
-                session.channel_failure(channel, entry, False)
-                terminal.acknowledged += 1
-                return
-            if not entry.released:
-                session.channel_confirm(channel, entry)
-            terminal.send(encode_acknowledgement(PUBREL, packet_id, version=terminal.version))
-        else:
-            raise wrong_acknowledgement(packet_id, kind)
-
-    def on_pubacks(self, numbers: Sequence[int]) -> None:
-        terminal = self._terminal
-        inflight = terminal.session.inflight if terminal.session is not None else {}
-        for number in numbers:
-            if type(inflight.get(number)) is Message:
-                del inflight[number]
-                terminal.acknowledged += 1
-            else:
-                self.on_acknowledgement(PUBACK, number, 0, b"")
-
-    def on_packet(self, kind: int, flags: int, body: bytes) -> None:
-        self._terminal.on_packet(kind, body)
-
     # Messages.
 
     def _header(self, qos: int, size: int) -> bytes:
@@ -401,13 +344,6 @@ class PublishHandler:
         self.acknowledgements.refuse(first >> 1 & 3, packet_id, code, reason)
 
 
-def wrong_acknowledgement(packet_id: int, kind: int) -> MqttError:
-    return MqttError(
-        ReasonCode.PROTOCOL_ERROR,
-        f"packet {packet_id} was acknowledged by the wrong packet type {kind}",
-    )
-
-
 #: Topics whose routes are cached.
 MAX_CACHED_ROUTES: Final = 1024
 
@@ -415,12 +351,12 @@ MAX_CACHED_ROUTES: Final = 1024
 class TopicRoutes:
     """Aliases, permissions and cached routes of the topics that one client publishes to."""
 
-    __slots__ = ("_aliases", "_terminal", "exchange", "known")
+    __slots__ = ("_aliases", "_exchange", "_terminal", "known")
 
-    def __init__(self, terminal: MqttTerminal) -> None:
+    def __init__(self, terminal: MqttTerminal, exchange: str) -> None:
         self._terminal = terminal
         self._aliases: dict[int, bytes] | None = None  # few clients use them
-        self.exchange = ""
+        self._exchange = exchange
         self.known: dict[bytes, bytes] = {}  #: routes by topic, of permitted topics
 
     def resolve_alias(self, topic: bytes, properties: MqttProperties) -> bytes:
@@ -463,6 +399,6 @@ class TopicRoutes:
             return None
         if len(self.known) >= MAX_CACHED_ROUTES:
             self.known.clear()
-        route = encode_shortstr(self.exchange) + bytes((len(key),)) + key
+        route = encode_shortstr(self._exchange) + bytes((len(key),)) + key
         self.known[topic] = route
         return route

@@ -1,27 +1,29 @@
 """The MQTT terminal: one socket and one client, of version 3.1, 3.1.1 or 5.0.
 
-The packet reader (`wire/mqtt`) passes publications and acknowledgements to `publish.py`, and other
-packets to the terminal: CONNECT is `connect.py`, SUBSCRIBE and UNSUBSCRIBE `subscribe.py`. Output,
-and the contract with drivers, is `writer.py`; sessions and wills are `sessions.py`.
+The packet reader (`wire/mqtt`) passes publications to `publish.py`, and other packets to the
+terminal: CONNECT is `connect.py`, SUBSCRIBE and UNSUBSCRIBE `subscribe.py`. Output, and the
+contract with drivers, is `writer.py`; sessions and wills are `sessions.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.connection_registry import (
+    connection_name,
     half_close,
     register_connection,
     unregister_connection,
 )
-from penstock.broker.contract import Channel
+from penstock.broker.contract import Channel, Message
 from penstock.broker.flow_control import ReadFlowControl
 from penstock.broker.host import Host
 from penstock.broker.vhost import VirtualHost
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.timer_wheel import TimerBucket
 from penstock.protocols.connection import (
     CLOSE_SECONDS,
     abort_handshake,
@@ -30,17 +32,29 @@ from penstock.protocols.connection import (
     finish_read,
 )
 from penstock.protocols.mqtt.connect import ConnectHandler
-from penstock.protocols.mqtt.publish import PublishHandler
+from penstock.protocols.mqtt.publish import NOT_CONNECTED, PublishHandler
 from penstock.protocols.mqtt.sessions import MqttSessionRegistry
 from penstock.protocols.mqtt.subscribe import handle_subscribe, handle_unsubscribe
 from penstock.protocols.mqtt.sys_topics import SysTopics
 from penstock.protocols.mqtt.writer import EncodedPacketCache, MqttWriter
 from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES
-from penstock.wire.mqtt.fields import AUTH, CONNECT, DISCONNECT, PINGREQ, SUBSCRIBE, UNSUBSCRIBE
+from penstock.wire.mqtt.fields import (
+    AUTH,
+    CONNECT,
+    DISCONNECT,
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
 from penstock.wire.mqtt.packets import (
     PINGRESP_PACKET,
     decode_auth,
     decode_disconnect,
+    encode_acknowledgement,
     encode_connack,
     encode_disconnect,
 )
@@ -49,7 +63,7 @@ from penstock.wire.mqtt.reader import PacketReader
 from penstock.wire.mqtt.reason_codes import CONNACK_RETURN_CODES, MqttError, ReasonCode
 
 if TYPE_CHECKING:
-    from penstock.broker.contract import Exchange, SessionQueue
+    from penstock.broker.contract import SessionQueue
     from penstock.protocols.mqtt.sessions import MqttAccess, WillMessage
 
 
@@ -118,7 +132,6 @@ class MqttTerminal(asyncio.Protocol):
         "host",
         "keep_alive",
         "mqtt",
-        "name",
         "opened",
         "output",
         "peer",
@@ -156,30 +169,31 @@ class MqttTerminal(asyncio.Protocol):
         self.expiry = 0  #: seconds the session outlives the connection
         self.keep_alive = 0
         self.sends_reason_strings = True  #: the client asked for problem information
-        self.name = ""
         self.published = 0
         self.acknowledged = 0  #: in-flight messages that the current read acknowledged
         self.opened = False
         self.closing = False
-        self.publish_handler = PublishHandler(self)
+        self.publish_handler: PublishHandler | None = None
         self.writer: MqttWriter = MqttWriter(self)
         self.output = self.writer.output
         self.flow_control = ReadFlowControl(self)
-        self.reader = PacketReader(
-            self.publish_handler, CONNECT_MAX_BYTES, kernel.settings.spool_threshold
-        )
+        self.reader = PacketReader(self, CONNECT_MAX_BYTES, kernel.settings.spool_threshold)
         self._connect_handler: ConnectHandler | None = ConnectHandler(self)
         self._permissions = self.host.users.version
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: TimerBucket | None = None
         self._last_received = 0.0
         self._window = 0
+
+    @property
+    def name(self) -> str:
+        return connection_name(self)
 
     # The socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         register_connection(self, transport, WRITE_HIGH_WATER_BYTES)
         seconds = self.host.kernel.settings.handshake_timeout
-        self._start_timer(seconds, self._check_timeout)
+        self._start_timer(seconds)
 
     def data_received(self, data: bytes) -> None:
         if self.closing:
@@ -189,7 +203,8 @@ class MqttTerminal(asyncio.Protocol):
         users = self._users
         if self._permissions != users.version:
             self._permissions = users.version
-            self.publish_handler.forget_permissions()
+            if self.publish_handler is not None:
+                self.publish_handler.forget_permissions()
         try:
             self.reader.feed(data)
         except Exception as error:
@@ -204,7 +219,8 @@ class MqttTerminal(asyncio.Protocol):
         self._write_batch.end_read()
 
     def post_partial_buckets(self) -> None:
-        self.publish_handler.post_partial_bucket()
+        if self.publish_handler is not None:
+            self.publish_handler.post_partial_bucket()
 
     def pause_writing(self) -> None:
         self.output.pause()
@@ -219,7 +235,8 @@ class MqttTerminal(asyncio.Protocol):
         self.flow_control.end()
         self.writer.close()
         unregister_connection(self)
-        if not self.publish_handler.acknowledgements.has_pending:
+        publisher = self.publish_handler
+        if publisher is None or not publisher.acknowledgements.has_pending:
             # Reference cycles would keep the terminal until the next garbage collection.
             del self.reader, self.publish_handler, self.flow_control, self.writer
 
@@ -243,9 +260,78 @@ class MqttTerminal(asyncio.Protocol):
     def unblocking(self) -> None:
         """As above."""
 
-    # Packets.
+    # Packets. The first publication creates the handler of all others.
 
-    def on_packet(self, kind: int, body: bytes) -> None:
+    def need_publish_handler(self) -> PublishHandler:
+        if self.publish_handler is None:
+            if not self.opened:
+                raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
+            exchange = self.vhost.exchange(self.host.kernel.settings.mqtt.exchange)
+            self.publish_handler = PublishHandler(self, exchange)
+            self.reader.publication_handler = self.publish_handler
+        return self.publish_handler
+
+    def on_publish(
+        self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
+    ) -> None:
+        self.need_publish_handler().on_publish(first, topic, number, properties, payload)
+
+    def on_publish_run(
+        self, first: int, topic: bytes, numbers: list[int], payloads: list[bytes]
+    ) -> None:
+        self.need_publish_handler().on_publish_run(first, topic, numbers, payloads)
+
+    def on_large_publish(
+        self, first: int, topic: bytes, number: int, properties: bytes, size: int
+    ) -> None:
+        self.need_publish_handler().on_large_publish(first, topic, number, properties, size)
+
+    def on_payload(self, piece: memoryview, more: bool) -> None:
+        self.need_publish_handler().on_payload(piece, more)
+
+    def on_acknowledgement(self, kind: int, packet_id: int, reason: int, properties: bytes) -> None:
+        session = self.session
+        if kind == PUBREL:
+            self.need_publish_handler().acknowledgements.release(packet_id)
+            return
+        if not self.opened:
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
+        entry = session.inflight.get(packet_id) if session is not None else None
+        channel = self.writer.channel
+        if session is None or channel is None or entry is None:
+            if kind == PUBREC:  # unknown here: release it at the client
+                unknown = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+                self.send(encode_acknowledgement(PUBREL, packet_id, unknown, version=self.version))
+            return
+        if isinstance(entry, Message):
+            if kind != PUBACK:
+                raise wrong_acknowledgement(packet_id, kind)
+            del session.inflight[packet_id]
+            self.acknowledged += 1
+        elif kind == PUBACK if entry.qos == 1 else kind == PUBCOMP and entry.released:
+            session.channel_confirm(channel, entry)
+            self.acknowledged += 1
+        elif kind == PUBREC and entry.qos == 2:
+            if reason >= 0x80:
+                session.channel_failure(channel, entry, False)
+                self.acknowledged += 1
+                return
+            if not entry.released:
+                session.channel_confirm(channel, entry)
+            self.send(encode_acknowledgement(PUBREL, packet_id, version=self.version))
+        else:
+            raise wrong_acknowledgement(packet_id, kind)
+
+    def on_pubacks(self, numbers: Sequence[int]) -> None:
+        inflight = self.session.inflight if self.session is not None else {}
+        for number in numbers:
+            if type(inflight.get(number)) is Message:
+                del inflight[number]
+                self.acknowledged += 1
+            else:
+                self.on_acknowledgement(PUBACK, number, 0, b"")
+
+    def on_packet(self, kind: int, flags: int, body: bytes) -> None:
         if self._connect_handler is not None:
             if kind != CONNECT:
                 raise MqttError(ReasonCode.PROTOCOL_ERROR, "the first packet must be CONNECT")
@@ -318,7 +404,7 @@ class MqttTerminal(asyncio.Protocol):
         if self.opened and not self.closing:
             self.flow_control.alarms_changed()
 
-    def open(self, exchange: Exchange, *, window: int, aliases: int) -> None:
+    def open(self, *, window: int, aliases: int) -> None:
         """CONNECT was accepted."""
         self.opened = True
         self.host.credential_expiry.watch(self, self.access.user, self.host.kernel.loop)
@@ -327,31 +413,31 @@ class MqttTerminal(asyncio.Protocol):
         self._connect_handler = None
         self._window = window
         self.writer.begin(self.version, aliases)
-        self.publish_handler.open(exchange)
         if self.session is not None:
             self._open_session()
             self.sessions.rejoin(self)
         self._last_received = self._write_batch.loop.time()
-        # The timer of the handshake stays, if it is early enough for the keep-alive: the loop keeps
-        # a cancelled one until its time, which is memory for a second timer per connection.
-        limit = self.keep_alive * KEEP_ALIVE_FACTOR
-        assert self._timer is not None
-        if limit and self._timer.when() > self._last_received + limit:
-            self._start_timer(limit, self._check_timeout)
+        if self.keep_alive:
+            self._start_timer(self.keep_alive * KEEP_ALIVE_FACTOR)
+        else:
+            self._stop_timer()
 
-    def _start_timer(self, seconds: float, on_timeout: Callable[[], None]) -> None:
+    def _start_timer(self, seconds: float) -> None:
         self._stop_timer()
-        self._timer = self._write_batch.loop.call_later(seconds, on_timeout)
+        self._timer = self.host.kernel.timers.start(self, seconds)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
-            self._timer.cancel()
+            self._timer.pop(self, None)
             self._timer = None
 
-    def _check_timeout(self) -> None:
-        if not self.opened:
+    def on_timer(self) -> None:
+        self._timer = None
+        if self.closing:
+            self.transport.abort()
+        elif not self.opened:
             abort_handshake(self)
-        elif self.keep_alive:
+        else:
             self._check_keep_alive()
 
     def _check_keep_alive(self) -> None:
@@ -361,7 +447,7 @@ class MqttTerminal(asyncio.Protocol):
         reading = self.flow_control.reading
         silence = self._write_batch.loop.time() - since if reading else 0.0
         if silence < limit:
-            self._start_timer(limit - silence, self._check_timeout)
+            self._start_timer(limit - silence)
             return
         reason = f"nothing received for {silence:.1f} seconds"
         self.fail(MqttError(ReasonCode.KEEP_ALIVE_TIMEOUT, reason))
@@ -387,7 +473,7 @@ class MqttTerminal(asyncio.Protocol):
         self._detach()
         self.writer.flush()
         half_close(self, reason_sent=told)
-        self._start_timer(CLOSE_SECONDS, self.transport.abort)
+        self._start_timer(CLOSE_SECONDS)
 
     def _send_reason(self, reason: ReasonCode, text: str) -> bool:
         """Returns whether the version has a packet for it."""
@@ -412,7 +498,8 @@ class MqttTerminal(asyncio.Protocol):
         if channel is not None:
             channel.driver.channel_close(channel)
         if self.opened:
-            self.publish_handler.close()
+            if self.publish_handler is not None:
+                self.publish_handler.close()
             self.opened = False
             self.sessions.leave(self)
         elif self.client_id:
@@ -451,3 +538,10 @@ class MqttTerminal(asyncio.Protocol):
     def describe_consumers(self) -> list[dict[str, Any]]:
         session = self.session
         return [] if session is None else [describe_consumer(self, self.client_id, session.name)]
+
+
+def wrong_acknowledgement(packet_id: int, kind: int) -> MqttError:
+    return MqttError(
+        ReasonCode.PROTOCOL_ERROR,
+        f"packet {packet_id} was acknowledged by the wrong packet type {kind}",
+    )

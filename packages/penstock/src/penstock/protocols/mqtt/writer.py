@@ -65,7 +65,7 @@ class MqttWriter:
         self._write_batch = kernel.write_batch
         self._metrics = kernel.metrics
         self._packet_cache = terminal.mqtt.packet_cache
-        self._encode = self._packet_cache.encode_v4
+        self._encode = self._packet_cache.encoders[4]
         self.output = SocketWriter(terminal, self)
         self.channel: Channel | None = None  #: to the session
         self.largest = _NO_LIMIT  #: the largest packet that the client accepts
@@ -82,7 +82,7 @@ class MqttWriter:
 
     def begin(self, version: int, max_aliases: int) -> None:
         if version == 5:
-            self._encode = self._packet_cache.encode_v5
+            self._encode = self._packet_cache.encoders[5]
         self.max_aliases = max_aliases
         if max_aliases:
             self.aliases = {}
@@ -241,13 +241,13 @@ class MqttWriter:
         return alias, topic
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
-        self._terminal.publish_handler.acknowledgements.confirmed(receipt)
+        self._terminal.need_publish_handler().acknowledgements.confirmed(receipt)
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
         if self._closed and not receipt:
             return
         if channel is not self.channel:
-            self._terminal.publish_handler.acknowledgements.failed(receipt, error)
+            self._terminal.need_publish_handler().acknowledgements.failed(receipt, error)
         elif isinstance(error, OSError):  # a large message was sent in part
             entry, self._large = self._large, None
             if entry is not None:
@@ -335,6 +335,17 @@ RETAINED_FIXED_HEADERS: Final = tuple(bytes((0x31, rest)) for rest in range(128)
 PLAIN_TOPIC: Final = re.compile(rb"[ !\"$-*,-~]+")
 
 
+def encode_topic(route: bytes) -> bytes:
+    """The topic of a route with its length; empty if it is not valid in MQTT."""
+    topic = routing_key_to_topic(route[route[0] + 2 :])
+    if not PLAIN_TOPIC.fullmatch(topic):
+        try:
+            check_topic_name(decode_utf8_string(topic))
+        except MqttError:  # a routing key of an AMQP client
+            return b""
+    return len(topic).to_bytes(2, "big") + topic
+
+
 class EncodedPacketCache:
     """Caches the packets of the last message: all subscribers of a fan-out are served in a row.
 
@@ -352,6 +363,8 @@ class EncodedPacketCache:
         self.message: Message | None = None  #: the loaded message
         self.topic = b""  #: empty if it is not valid in MQTT
         self.encoded = b""  #: its properties with their length, for 5.0
+        #: At QoS 0, by version: one bound method for all connections.
+        self.encoders = {4: self.encode_v4, 5: self.encode_v5}
 
     def load(self, message: Message) -> None:
         """Set `topic`, `properties` and `encoded`."""
@@ -377,13 +390,15 @@ class EncodedPacketCache:
         """At QoS 0, for 3.1.1; empty if MQTT cannot represent it."""
         if message is self._encoded_v4:
             return self._packet4
-        head = self._topics.get(message.route)
-        if head is None:
-            head = self._encode_topic(message.route)
+        fixed_headers = QOS0_FIXED_HEADERS
+        if message.flags & FROM_RETAINED:  # each topic once: they would replace the cached ones
+            fixed_headers = RETAINED_FIXED_HEADERS
+            head = encode_topic(message.route)
+        else:
+            cached = self._topics.get(message.route)
+            head = self._encode_topic(message.route) if cached is None else cached
         rest = len(head) + len(message.body) if head else 128
         if rest < 128:
-            retained = message.flags & FROM_RETAINED
-            fixed_headers = RETAINED_FIXED_HEADERS if retained else QOS0_FIXED_HEADERS
             packet = fixed_headers[rest] + head + message.body
         else:
             packet = self._encode(message, None)
@@ -465,13 +480,7 @@ class EncodedPacketCache:
         return QOS1_FIXED_HEADERS[rest] + head + (packet_id << 8).to_bytes(3, "big") + message.body
 
     def _encode_topic(self, route: bytes) -> bytes:
-        topic = routing_key_to_topic(route[route[0] + 2 :])
-        try:
-            if not PLAIN_TOPIC.fullmatch(topic):
-                check_topic_name(decode_utf8_string(topic))
-            head = len(topic).to_bytes(2, "big") + topic
-        except MqttError:  # a routing key of an AMQP client
-            head = b""
+        head = encode_topic(route)
         if len(self._topics) >= MAX_CACHED_TOPICS:
             self._topics.clear()
         self._topics[route] = head

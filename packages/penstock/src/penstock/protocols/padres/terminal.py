@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.connection_registry import (
+    connection_name,
     half_close,
     register_connection,
     unregister_connection,
@@ -97,7 +98,6 @@ class PadresTerminal(asyncio.Protocol):
         "heartbeats",
         "host",
         "mailbox",
-        "name",
         "opened",
         "output",
         "peer",
@@ -132,11 +132,14 @@ class PadresTerminal(asyncio.Protocol):
         self.client_id = ""
         self.software = ""
         self.run = ""  #: identifies one run of the client program
-        self.name = ""
         self.published = 0
         self.opened = False
         self.closing = False
         self._handshake: PadresHandshake | None = PadresHandshake(self)
+
+    @property
+    def name(self) -> str:
+        return connection_name(self)
 
     # The socket.
 

@@ -74,7 +74,7 @@ _ACKNOWLEDGEMENT_REASON_CODES: Final[dict[int, frozenset[ReasonCode]]] = {
 }
 
 
-class PacketHandler(Protocol):
+class PublicationHandler(Protocol):
     def on_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
     ) -> None:
@@ -97,6 +97,8 @@ class PacketHandler(Protocol):
     def on_payload(self, piece: memoryview, more: bool) -> None:
         """`piece` is valid only during the call."""
 
+
+class PacketHandler(PublicationHandler, Protocol):
     def on_acknowledgement(self, kind: int, number: int, reason: int, properties: bytes) -> None:
         """PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
@@ -110,19 +112,21 @@ class PacketHandler(Protocol):
 class PacketReader:
     __slots__ = (
         *("_handler", "_known", "_left", "_need", "_tail"),
-        *("large", "limit", "stopped", "version"),
+        *("large", "limit", "publication_handler", "stopped", "version"),
     )
 
     def __init__(self, handler: PacketHandler, limit: int, large: int) -> None:
         self._handler = handler
         self._known: set[bytes] | frozenset[bytes] = _NO_TOPICS
-        self._tail = bytearray()
+        self._tail: bytearray | bytes = b""  # most connections never have one
         self._need = 0  # how long the tail has to be before it is read again
         self._left = 0  # bytes to come of a large payload
         #: The largest packet, and the largest payload that is passed on complete. A handler may
         #: change them and the version, for the packets after the one it is called for.
         self.limit = limit
         self.large = large
+        #: A handler may pass PUBLISH packets on to another.
+        self.publication_handler: PublicationHandler = handler
         self.version = 4
         #: While set, received bytes are buffered and not read; `feed(b"")` continues.
         self.stopped = False
@@ -136,21 +140,27 @@ class PacketReader:
         """Read the packets that are complete now."""
         if self._tail or self.stopped:
             if self.stopped or len(self._tail) + len(data) < self._need:
-                self._tail += data
+                self._keep(data)
                 return
             data = b"".join((self._tail, data))
-            self._tail.clear()
+            self._tail = b""
         self._need = 0
         pos = self._pass_payload(data, 0) if self._left else 0
         pos = self._packets(data, pos)
         if pos < len(data):
-            self._tail += data[pos:]
+            self._keep(data[pos:])
+
+    def _keep(self, data: bytes) -> None:
+        if self._tail:
+            self._tail += data
+        elif data:
+            self._tail = bytearray(data)
 
     def _packets(self, data: bytes, pos: int) -> int:
         """Read packets from `pos`; returns where the first incomplete one begins."""
         end = len(data)
         known = self._known
-        on_publish = self._handler.on_publish
+        on_publish = self.publication_handler.on_publish
         version, limit, large = self.version, self.limit, self.large
         while end - pos > 1 and not self.stopped:
             first = data[pos]
@@ -208,7 +218,7 @@ class PacketReader:
                     if not properties and topic:
                         pos = self._read_run(data, after, topic, numbers, payloads)
                     if len(payloads) > 1:
-                        self._handler.on_publish_run(first, topic, numbers, payloads)
+                        self.publication_handler.on_publish_run(first, topic, numbers, payloads)
                         continue
                 on_publish(first, topic, number, properties, payload)
             elif size == 2 and PUBACK <= kind <= PUBCOMP and after <= end:
@@ -312,11 +322,11 @@ class PacketReader:
         properties = data[at - length : at]
         if after - at > self.large:
             self._left = after - at
-            self._handler.on_large_publish(first, topic, number, properties, after - at)
+            self.publication_handler.on_large_publish(first, topic, number, properties, after - at)
             return at if self.stopped else self._pass_payload(data, at)
         if after > end:
             return self._wait(after - pos)
-        self._handler.on_publish(first, topic, number, properties, data[at:after])
+        self.publication_handler.on_publish(first, topic, number, properties, data[at:after])
         return after
 
     def _pass_payload(self, data: bytes, pos: int) -> int:
@@ -324,7 +334,7 @@ class PacketReader:
         stop = min(pos + self._left, len(data))
         if stop > pos:
             self._left -= stop - pos
-            self._handler.on_payload(memoryview(data)[pos:stop], self._left > 0)
+            self.publication_handler.on_payload(memoryview(data)[pos:stop], self._left > 0)
         return stop
 
     def _other(self, data: bytes, pos: int, start: int, after: int) -> int:
