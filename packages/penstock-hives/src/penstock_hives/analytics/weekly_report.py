@@ -157,7 +157,7 @@ def report_text(name: str, report: WeeklyReport, link: str, locale: str = "en") 
             for hive in report.hives
         ),
         "",
-        *("* " + _one_line(": ".join(translate_insight(each, locale))) for each in report.insights),
+        *("* " + ": ".join(translate_insight(each, locale)) for each in report.insights),
         "",
         link,
     ]
