@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer.main
-from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
 from penstock.cli import app
 from penstock.cli.errors import EXIT_STATUS, INTERRUPTED
 from penstock.core import errors
 from penstock.core.metrics import METRICS
+from penstock.core.settings_model import field_default, field_descriptions
 from penstock.server.management.api_description import handler_summary
 from penstock.server.management.http import error_status
 from penstock.server.management.metrics import QUEUE_METRICS
@@ -173,11 +174,12 @@ def hives_settings() -> str:
     """Every setting of the hives application."""
     lines = ["# Settings of the hives application", "", _MADE]
     lines += [
-        "Lists and tables in the environment are JSON. Values of the file take precedence over the",
-        "environment, options of the command over both.",
+        "Lists in the environment are separated by commas, or JSON; tables are JSON. Values of the",
+        "file take precedence over the environment, options of the command over both.",
     ]
     for title, model, where in _HIVES:
-        prefix = model.model_config.get("env_prefix", "")
+        prefix = getattr(model, "PREFIX", "")
+        texts = field_descriptions(model)
         lines += [
             "",
             f"## {title}",
@@ -187,20 +189,20 @@ def hives_settings() -> str:
             "| setting | default | meaning |",
             "|---|---|---|",
         ]
-        for name, field in model.model_fields.items():
-            if name not in _INTERNAL.get(title, set()):
-                text = _cell(" ".join((field.description or "").split()))
-                setting = f"{prefix}{name.upper()}" if prefix else name
-                lines.append(f"| `{setting}` | {_default(name, field)} | {text} |")
+        for field in dataclasses.fields(model):
+            if field.name not in _INTERNAL.get(title, set()):
+                text = _cell(" ".join(texts.get(field.name, "").split()))
+                setting = f"{prefix}{field.name.upper()}" if prefix else field.name
+                lines.append(f"| `{setting}` | {_default(field)} | {text} |")
     return "\n".join(lines) + "\n"
 
 
-def _default(name: str, field: FieldInfo) -> str:
+def _default(field: dataclasses.Field[Any]) -> str:
     """As in TOML; defaults that depend on the machine are in the text."""
-    if field.default_factory is not None:
-        return _FACTORIES.get(name, "")
-    value = field.default
-    if value in (None, ""):
+    if field.name in _FACTORIES:
+        return _FACTORIES[field.name]
+    value = field_default(field)
+    if value in (None, "", {}, dataclasses.MISSING):
         return ""
     shown = str(value).lower() if isinstance(value, bool) else value
     if isinstance(value, tuple | list):
@@ -209,6 +211,7 @@ def _default(name: str, field: FieldInfo) -> str:
 
 
 _FACTORIES: Final = {
+    "workers": "",
     "pictures": "`hives/pictures` in the data directory",
     "images": "`hives/images` in the data directory",
     "folder": "`hives/identity` in the data directory",

@@ -80,6 +80,7 @@ class Services:
         pool: DatabasePool,
         broker: SensorBroker,
         clock: Callable[[], datetime],
+        public: PublicReader | None = None,
     ) -> Self:
         reports = SensorReportReader(settings.lake)
         return cls(
@@ -89,7 +90,7 @@ class Services:
             accounts=AccountService(pool, clock),
             invitations=InvitationService(pool, clock),
             plans=PlanService(pool, clock),
-            hives=HiveService(pool, clock),
+            hives=HiveService(pool, clock, None if public is None else public.summaries),
             occupancy=OccupancyService(pool, clock),
             favourites=FavouriteService(pool, clock),
             notifications=NotificationSettingService(pool, clock),
@@ -124,7 +125,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         given = self.settings
-        self.services = Services.create(given, self.pool, self.broker, self.clock)
+        self.services = Services.create(given, self.pool, self.broker, self.clock, self.public)
         rates = given.rate_known, given.rate_anonymous, given.rate_burst
         self.limits = RateLimiter(*rates, open_counters(given.rate_counts))
 

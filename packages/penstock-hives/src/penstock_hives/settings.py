@@ -1,24 +1,56 @@
-"""Settings of the hives application."""
+"""Settings of the hives application, and how settings are read from the environment."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from penstock.core.config import data_home
+from penstock.core.errors import ConfigurationError
+from penstock.core.settings_model import Field, SettingsError, build_settings, settings_model
 
 
-class HivesSettings(BaseSettings):
+class EnvironmentSettings(Protocol):
+    """A settings class whose values may be in the environment, as `PREFIX` and the name."""
+
+    PREFIX: ClassVar[str]
+
+
+_Settings = TypeVar("_Settings", bound=EnvironmentSettings)
+
+
+def read_settings(
+    model: type[_Settings],
+    given: Mapping[str, Any] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> _Settings:
+    """What is given, else what the environment has, else the defaults. Raises
+    `ConfigurationError`."""
+    names = [field.name for field in fields(model)]  # type: ignore[arg-type]
+    variables = {name: f"{model.PREFIX}{name.upper()}" for name in names}
+    found = {name: environ[key] for name, key in variables.items() if key in environ}
+    try:
+        return build_settings(model, {**(defaults or {}), **found, **(given or {})})
+    except SettingsError as error:
+        lines = [
+            f"environment {variables[name]}: {each.text}"
+            if (name := ".".join(each.location)) in found and name not in (given or {})
+            else f"{name or model.__name__}: {each.text}"
+            for each in error.problems
+        ]
+        raise ConfigurationError("\n".join(lines)) from error
+
+
+@settings_model
+class HivesSettings:
     """From the environment as `PENSTOCK_HIVES_DATABASE`, or given by name."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PENSTOCK_HIVES_",
-        extra="ignore",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
+    PREFIX: ClassVar = "PENSTOCK_HIVES_"
 
     database: str = "postgresql:///penstock"
     """The URL of PostgreSQL."""

@@ -1,7 +1,8 @@
 """Insights: sentences about a hive that its business can act on.
 
 A rule gets the figures of one hive and returns an insight or none. An insight has a weight, by
-which it is ranked, and the figures it is based on. Small numbers give no insight.
+which it is ranked, and the figures it is based on. Small numbers give no insight. The text is
+stored in English; `insight_texts` says it in other languages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from penstock_hives.analytics.insight_texts import insight_text
 from penstock_hives.analytics.trends import in_window
 
 if TYPE_CHECKING:
@@ -35,10 +37,8 @@ MIN_SENTIMENT: Final = 0.2
 @dataclass(frozen=True, slots=True)
 class HiveInsight:
     kind: str
-    title: str
-    body: str
     weight: float
-    data: Mapping[str, Any]
+    data: Mapping[str, Any]  #: the figures and names of its text
 
 
 def change_insight(figures: Figures) -> HiveInsight | None:
@@ -48,15 +48,8 @@ def change_insight(figures: Figures) -> HiveInsight | None:
     by = (now - before) / before
     if abs(by) < MIN_CHANGE:
         return None
-    kind = "busier" if by > 0 else "quieter"
-    return HiveInsight(
-        kind,
-        f"{figures['hive']} is {kind} than before",
-        f"{now:.0f} visits a day in the last four weeks, {before:.0f} in the four before: "
-        f"{by:+.0%}.",
-        min(abs(by), 2.0),
-        {"now": now, "before": before, "change": by},
-    )
+    data = {"hive": figures["hive"], "now": now, "before": before, "change": by}
+    return HiveInsight("busier" if by > 0 else "quieter", min(abs(by), 2.0), data)
 
 
 def rank_insight(figures: Figures) -> HiveInsight | None:
@@ -70,33 +63,18 @@ def rank_insight(figures: Figures) -> HiveInsight | None:
         or max(now, middle) < MIN_VISITS
     ):
         return None
-    kind = figures["hive_type"]
+    data = {"hive": figures["hive"], "now": now, "median": middle, "count": peers + 1}
     if figures["rank"] == 1:
-        title = f"{figures['hive']} is the busiest {kind} of {peers + 1}"
-        body = f"{now:.0f} visits a day; half of the others have {middle:.0f} or fewer."
-        return HiveInsight("busiest", title, body, 0.5, {"now": now, "median": middle})
-    if now < middle / 2:
-        title = f"{figures['hive']} has room to grow"
-        body = (
-            f"{now:.0f} visits a day, where half of the other places of type {kind} have "
-            f"{middle:.0f} or more. A deal in its quiet hours may help."
-        )
-        return HiveInsight("behind", title, body, 0.4, {"now": now, "median": middle})
-    return None
+        return HiveInsight("busiest", 0.5, data)
+    return HiveInsight("behind", 0.4, data) if now < middle / 2 else None
 
 
 def coverage_insight(figures: Figures) -> HiveInsight | None:
     coverage = figures["coverage"]
     if coverage is None or coverage >= MIN_COVERAGE:
         return None
-    return HiveInsight(
-        "unheard",
-        f"{figures['hive']} had no data part of the time",
-        f"Its sensors sent data in {coverage:.0%} of the opening hours of the last week. "
-        "A sensor closer to a window or to the router has a better signal.",
-        1.0 - coverage,
-        {"coverage": coverage},
-    )
+    data = {"hive": figures["hive"], "coverage": coverage}
+    return HiveInsight("unheard", 1.0 - coverage, data)
 
 
 def sentiment_insight(figures: Figures) -> HiveInsight | None:
@@ -108,33 +86,22 @@ def sentiment_insight(figures: Figures) -> HiveInsight | None:
         or abs(sentiment) < MIN_SENTIMENT
     ):
         return None
-    good = sentiment > 0
-    manner = "well" if good else "badly"
-    advice = "" if good else " The latest messages say why."
-    return HiveInsight(
-        "praised" if good else "criticised",
-        f"People speak {manner} of {figures['hive']}",
-        f"{messages} messages in the last four weeks, sentiment {sentiment:+.2f} on a scale from "
-        f"-1 to 1.{advice}",
-        abs(sentiment),
-        {"messages": messages, "sentiment": sentiment},
-    )
+    data = {"hive": figures["hive"], "messages": messages, "sentiment": sentiment}
+    return HiveInsight("praised" if sentiment > 0 else "criticised", abs(sentiment), data)
 
 
 def deal_insight(figures: Figures) -> HiveInsight | None:
-    lift, title = figures["lift"], figures["deal"]
+    lift = figures["lift"]
     if lift is None or abs(lift) < MIN_LIFT or (figures["deal_expected"] or 0) < MIN_VISITS:
         return None
-    data = {"deal": figures["deal_id"], "lift": lift}
-    visits, expected = figures["deal_visits"], figures["deal_expected"]
-    counted = f"{visits:.0f} visits a day while it ran, {expected:.0f} on such days before"
-    if lift > 0:
-        body = f"{counted}: {lift:+.0%}. Worth repeating."
-        return HiveInsight(
-            "deal_worked", f"“{title}” brought people in", body, min(lift, 2.0), data
-        )
-    body = f"{counted}: {lift:+.0%}. Another day or another offer may do better."
-    return HiveInsight("deal_failed", f"“{title}” brought nobody in", body, -lift, data)
+    data = {
+        "deal": figures["deal_id"],
+        "title": figures["deal"],
+        "lift": lift,
+        "visits": figures["deal_visits"],
+        "expected": figures["deal_expected"],
+    }
+    return HiveInsight("deal_worked" if lift > 0 else "deal_failed", min(abs(lift), 2.0), data)
 
 
 INSIGHT_RULES: Final[tuple[Callable[[Figures], HiveInsight | None], ...]] = (
@@ -168,19 +135,24 @@ def insight_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: figures of hives in, `INSIGHT_SCHEMA` out."""
     for batch in batches:
         rows = [
-            {
-                "account_id": figures["account_id"],
-                "hive_id": figures["hive_id"],
-                "kind": found.kind,
-                "title": found.title,
-                "body": found.body,
-                "weight": found.weight,
-                "data": json.dumps(found.data),
-            }
+            _row(figures, found)
             for figures in batch.to_pylist()
             for found in hive_insights(figures)
         ]
         yield from pa.Table.from_pylist(rows, INSIGHT_SCHEMA).to_batches()
+
+
+def _row(figures: Figures, found: HiveInsight) -> dict[str, Any]:
+    title, body = insight_text(found.kind, found.data, "en")
+    return {
+        "account_id": figures["account_id"],
+        "hive_id": figures["hive_id"],
+        "kind": found.kind,
+        "title": title,
+        "body": body,
+        "weight": found.weight,
+        "data": json.dumps(found.data),
+    }
 
 
 def make_insights(
@@ -191,7 +163,7 @@ def make_insights(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     week, month = in_window(day, 7), in_window(day, 28)
-    of_hive = days.groupBy("hive_id", "account_id", "hive", "hive_type").agg(
+    of_hive = days.groupBy("hive_id", "account_id", "hive").agg(
         f.avg(f.when(week, f.col("coverage"))).alias("coverage"),
         f.sum(f.when(month, f.col("feedback"))).alias("feedback"),
         # The mean of messages, not of days.

@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.core.logs import get_logger
 from penstock.core.retry import run_regularly
+from penstock_hives.analytics.insight_texts import translate_insight
 from penstock_hives.analytics.models import Insight
 from penstock_hives.database import DatabasePool
 from penstock_hives.identity.mail import MailSender, text_mail
@@ -130,7 +131,7 @@ async def read_report(pool: DatabasePool, account: int, week: date) -> WeeklyRep
 
 
 def report_text(name: str, report: WeeklyReport, link: str, locale: str = "en") -> str:
-    """The mail. Insights are in English, as they are stored."""
+    """The mail."""
     last = report.week + timedelta(days=6)
 
     def number(value: int) -> str:
@@ -156,7 +157,7 @@ def report_text(name: str, report: WeeklyReport, link: str, locale: str = "en") 
             for hive in report.hives
         ),
         "",
-        *(f"* {_one_line(each.title)}: {_one_line(each.body)}" for each in report.insights),
+        *("* " + ": ".join(translate_insight(each, locale)) for each in report.insights),
         "",
         link,
     ]

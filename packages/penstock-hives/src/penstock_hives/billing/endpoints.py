@@ -38,6 +38,7 @@ from penstock_hives.billing.service import EventOutcome, PaymentService
 from penstock_hives.billing.settings import PaymentProviders, PaymentSettings, open_providers
 from penstock_hives.errors import NotConfigured, invalid_field
 from penstock_hives.people.permissions import AppPermission, Caller
+from penstock_hives.settings import read_settings
 from penstock_store.http.problems import Problem
 
 router = APIRouter(
@@ -107,7 +108,8 @@ class PlanGrant(RequestBody):
 def get_providers(request: Request, context: ResourcesDep) -> PaymentProviders:
     state = request.app.state
     if not hasattr(state, "payments"):
-        state.payments = open_providers(PaymentSettings(), production=context.settings.production)
+        settings = read_settings(PaymentSettings)
+        state.payments = open_providers(settings, production=context.settings.production)
     found = state.payments
     assert isinstance(found, PaymentProviders)
     return found

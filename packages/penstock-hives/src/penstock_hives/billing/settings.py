@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import httpx
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from penstock.core.config import TextList, split_texts
 from penstock.core.errors import ConfigurationError
+from penstock.core.settings_model import Before, Field, settings_model
 from penstock_hives.billing.development import DevelopmentProvider
 from penstock_hives.identity.jwks import JwksKeySet, key_set_fetcher
 from penstock_hives.identity.tokens import TokenVerifier
@@ -22,19 +23,25 @@ if TYPE_CHECKING:
     from penstock_hives.billing.stripe import StripeWebhooks
 
 
-class PaymentSettings(BaseSettings):
+def _table(value: object) -> object:
+    """A table in the environment is JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValueError("should be a JSON object") from None
+
+
+@settings_model
+class PaymentSettings:
     """From the environment as `PENSTOCK_HIVES_PAYMENTS_STRIPE_SECRETS`, or given by name."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PENSTOCK_HIVES_PAYMENTS_",
-        extra="ignore",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
+    PREFIX: ClassVar = "PENSTOCK_HIVES_PAYMENTS_"
 
-    stripe_secrets: list[SecretStr] = []
+    stripe_secrets: TextList = Field(default_factory=list, repr=False)
     """Secrets of Stripe's webhooks (`whsec_…`); several during a rotation."""
-    stripe_key: SecretStr | None = None
+    stripe_key: str | None = Field(default=None, repr=False)
     """Stripe's API key (`sk_…`), for checkout and customer portal."""
     stripe_api: str | None = None
     """The address of Stripe's API, for tests."""
@@ -52,9 +59,9 @@ class PaymentSettings(BaseSettings):
     """The id of the app in the App Store; required in production."""
     apple_environment: str = "Production"
     """Production or Sandbox."""
-    apple_roots: list[Path] = []
+    apple_roots: Annotated[list[Path], Before(split_texts)] = Field(default_factory=list)
     """Apple's root certificates, DER files."""
-    plans: dict[str, str] = Field(default_factory=dict)
+    plans: Annotated[dict[str, str], Before(_table)] = Field(default_factory=dict)
     """Plans by prices and products of the providers, unless they have the names of plans."""
     test: bool = True
     """Whether the test provider is enabled; never in production."""
@@ -86,7 +93,7 @@ def _checkout(settings: PaymentSettings) -> Checkout | None:
     from penstock_hives.billing.checkout import StripeCheckout
 
     prices = {plan: price for price, plan in settings.plans.items() if price.startswith("price_")}
-    return StripeCheckout(settings.stripe_key.get_secret_value(), prices, settings.stripe_api)
+    return StripeCheckout(settings.stripe_key, prices, settings.stripe_api)
 
 
 def _google(settings: PaymentSettings) -> GoogleWebhooks | None:
@@ -125,8 +132,7 @@ def _stripe(settings: PaymentSettings) -> StripeWebhooks | None:
         return None
     from penstock_hives.billing.stripe import StripeWebhooks
 
-    secrets = [each.get_secret_value() for each in settings.stripe_secrets]
-    return StripeWebhooks(secrets, settings.plans)
+    return StripeWebhooks(settings.stripe_secrets, settings.plans)
 
 
 def _apple(settings: PaymentSettings, *, production: bool) -> AppleWebhooks | None:

@@ -80,9 +80,9 @@ def _write_catalogue(url: str, demo: DemoFleet, seed: int, span: timedelta) -> N
     from penstock_hives.demo_data import create_demo_data
     from penstock_hives.demo_history import create_demo_history
     from penstock_hives.sensors import catalogue_writer
-    from penstock_hives.settings import HivesSettings
+    from penstock_hives.settings import HivesSettings, read_settings
 
-    if HivesSettings().production:
+    if read_settings(HivesSettings).production:
         raise ConfigurationError(
             "PENSTOCK_HIVES_PRODUCTION is true: the demonstration adds users with a public "
             "password. Unset it, or omit --database"

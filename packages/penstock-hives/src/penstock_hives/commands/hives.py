@@ -53,10 +53,10 @@ async def _run_alerts(database: str, brokers: Sequence[str], home: Path, with_st
     from penstock_hives.identity.mail import open_mail_sender
     from penstock_hives.identity.settings import IdentitySettings
     from penstock_hives.push.settings import PushSettings
-    from penstock_hives.settings import HivesSettings
+    from penstock_hives.settings import HivesSettings, read_settings
 
-    settings = HivesSettings(database=database)
-    identity = IdentitySettings(folder=home / "identity")
+    settings = read_settings(HivesSettings, {"database": database})
+    identity = read_settings(IdentitySettings, {"folder": home / "identity"})
     mail = open_mail_sender(identity)
     lake = home.parent / "lake"
     business = BusinessMail(mail, identity.sender, settings.dashboards, lake)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from penstock.core.config import data_home
+from penstock.core.config import data_home, split_texts
 from penstock.core.errors import ConfigurationError
+from penstock.core.settings_model import Before, Field, settings_model
 
 #: Where Firebase publishes the keys its ID tokens are signed with.
 FIREBASE_KEYS: Final = (
@@ -20,15 +18,14 @@ FIREBASE_KEYS: Final = (
 UNSIGNED_MODES: Final = ("FIREBASE_AUTH_EMULATOR_HOST",)
 
 
-class IdentitySettings(BaseSettings):
+SignInProviders = Annotated[list[Literal["google.com", "apple.com"]], Before(split_texts)]
+
+
+@settings_model
+class IdentitySettings:
     """From the environment as `PENSTOCK_HIVES_IDENTITY_ISSUER`, or given by name."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PENSTOCK_HIVES_IDENTITY_",
-        extra="ignore",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
+    PREFIX: ClassVar = "PENSTOCK_HIVES_IDENTITY_"
 
     issuer: Literal["local", "firebase"] = "local"
     """The issuer of tokens: local or firebase."""
@@ -39,7 +36,7 @@ class IdentitySettings(BaseSettings):
     api_key: str | None = Field(default=None, pattern=r"^[\w-]+$")
     """The Web API key of the Firebase project; with it people sign in on the public page and the
     dashboards."""
-    providers: tuple[Literal["google.com", "apple.com"], ...] = ("google.com", "apple.com")
+    providers: SignInProviders = Field(default_factory=lambda: ["google.com", "apple.com"])
     """Other accounts that people may sign in with, on the public page and the dashboards."""
     accounts_url: str = "https://identitytoolkit.googleapis.com"
     """Firebase's service for accounts."""
@@ -66,12 +63,10 @@ class IdentitySettings(BaseSettings):
             return f"https://securetoken.google.com/{self.project}"
         return f"https://{self.project}.local"
 
-    @model_validator(mode="after")
-    def _encrypted(self) -> IdentitySettings:
+    def check(self) -> None:
         for name in ("keys", "accounts_url", "tokens_url"):
             if not _private(getattr(self, name)):
                 raise ValueError(f"{name} must be an https URL")
-        return self
 
     def of_page(self) -> dict[str, Any]:
         """What the public page needs to sign people in with Firebase; nothing in it is secret."""

@@ -25,8 +25,8 @@ suspect. A report without a date may be old whenever it was received: `G` is 64 
 totals are accepted only as a wrap within `G` or when the next report confirms them.
 
 Two things are corrected later. A late report from before a restart adds what the device did not
-report. A wrap at an assumed point is corrected once the point is known; a surplus is subtracted
-from later reports, never below zero.
+report. A wrap at an assumed point is corrected once the point is known: events counted too many are
+subtracted from later reports, never below zero; missing events are added to them, within the bound.
 
 Totals of reports v1 wrap at 65503, 65523 or 65535. If the profile does not say where, a greater
 total excludes a point. Sensors report every few events: a total that wraps within few events of its
@@ -160,8 +160,12 @@ class CounterState:
 
 def apply_reading(state: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep:
     """The delta of a report; updates the state."""
+    last = state.last
     step = _apply_reading(state, new, busy)
-    return _apply_wrap_corrections(state, step) if step.accepted else step
+    if not step.accepted:
+        return step
+    most = MIN_REACH + (0 if last is None else _passable(last, new))
+    return _apply_wrap_corrections(state, step, most)
 
 
 def _apply_reading(state: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep:
@@ -381,8 +385,9 @@ def _passable(old: CounterReading, new: CounterReading) -> int:
     return _MAX_PER_HOUR * max(new.received - old.received, 0) // HOUR_MICROS
 
 
-def _apply_wrap_corrections(state: CounterState, step: CounterStep) -> CounterStep:
-    """Correct wraps at an assumed point once the point is state. Deltas stay above zero."""
+def _apply_wrap_corrections(state: CounterState, step: CounterStep, most: int) -> CounterStep:
+    """Correct wraps at an assumed point once the point is known. A delta stays above zero and, if
+    it was, within `most`; the rest is corrected by later reports."""
     if (state.assumed_in or state.assumed_out) and state.top.is_known:
         excess = ASSUMED_WRAP - state.top.at
         state.surplus_in += excess * state.assumed_in
@@ -390,11 +395,16 @@ def _apply_wrap_corrections(state: CounterState, step: CounterStep) -> CounterSt
         state.assumed_in = state.assumed_out = 0
     if not state.has_surplus:
         return step
-    paid_in = min(step.delta_in, state.surplus_in)
-    paid_out = min(step.delta_out, state.surplus_out)
+    paid_in = _corrected(step.delta_in, state.surplus_in, most)
+    paid_out = _corrected(step.delta_out, state.surplus_out, most)
     state.surplus_in -= paid_in
     state.surplus_out -= paid_out
     return step._replace(delta_in=step.delta_in - paid_in, delta_out=step.delta_out - paid_out)
+
+
+def _corrected(delta: int, surplus: int, most: int) -> int:
+    """How much of a surplus a delta takes off; negative of what it adds."""
+    return min(delta, surplus) if surplus > 0 else max(surplus, min(0, delta - most))
 
 
 def _without_start(reading: CounterReading) -> CounterReading:

@@ -11,6 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from penstock_hives.billing.repository import ENTITLED
 from penstock_hives.database import Connection, fetch_all, fetch_one, insert_row, update_row
+from penstock_hives.errors import TooManyRequests
 from penstock_hives.people.models import (
     AccountMember,
     ApiKey,
@@ -21,7 +22,7 @@ from penstock_hives.people.models import (
     UserProfile,
     UserSummary,
 )
-from penstock_hives.people.permissions import Caller, UserRole
+from penstock_hives.people.permissions import EVERYWHERE, Caller, UserRole
 
 _CREATE: Final = """
     INSERT INTO app_user (firebase_uid) VALUES (%(uid)s) ON CONFLICT (firebase_uid) DO NOTHING
@@ -315,8 +316,29 @@ _READ: Final = """
 """
 
 
+#: What an account may do so often in 24 hours. Each of these costs others something: mail, pushes,
+#: work of the pipeline, room on the disk. Operators have no limit.
+DAILY_LIMITS: Final[Mapping[tuple[str, str], int]] = {
+    ("add", "image"): 200,
+    ("add", "network"): 50,
+    ("add", "webhook"): 50,
+    ("count", "hive"): 500,
+    ("define", "metric"): 200,
+    ("invite", "mail_invitation"): 50,
+    ("invite", "user"): 100,
+    ("make", "deal"): 50,
+    ("open", "hive"): 100,
+    ("register", "sensor"): 200,
+}
+_LATELY: Final = """
+    SELECT FROM audit_log WHERE account_id = %(account)s AND action = %(action)s
+        AND entity = %(entity)s AND at > now() - interval '1 day'
+    LIMIT %(most)s
+"""
+
+
 class AuditRepository:
-    """Table `audit_log`, written in the transaction of the change."""
+    """Table `audit_log`, written in the transaction of the change. It counts what is limited."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -330,7 +352,10 @@ class AuditRepository:
         account: int | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
+        """Raises `TooManyRequests` beyond a daily limit."""
+        most = DAILY_LIMITS.get((action, entity))
         given = {
+            "most": most,
             "user": caller.id,
             "action": action,
             "entity": entity,
@@ -338,6 +363,11 @@ class AuditRepository:
             "account": account,
             "details": Jsonb(to_jsonable_python(details or {})),
         }
+        if most is not None and account is not None and caller.role not in EVERYWHERE:
+            lately = await self._connection.execute(_LATELY, given)
+            if lately.rowcount >= most:
+                detail = f"at most {most} times a day: {action} {entity.replace('_', ' ')}"
+                raise TooManyRequests(detail, 3600.0)
         await self._connection.execute(_RECORD, given)
 
     async def entries(

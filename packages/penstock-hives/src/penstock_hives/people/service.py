@@ -37,6 +37,8 @@ from penstock_hives.translation import translate
 #: The prefix of keys, so that leaked ones can be recognized.
 PREFIX: Final = "hive_"
 _MAX_KEYS: Final = 20
+#: Of one person: each business has a place without a plan.
+MAX_ACCOUNTS: Final = 10
 
 
 class UserService:
@@ -174,6 +176,8 @@ class AccountService:
 
     async def open(self, caller: Caller, name: str, time_zone: str) -> BusinessAccount:
         caller.require(AppPermission.OPEN_ACCOUNT)
+        if len(caller.memberships) >= MAX_ACCOUNTS and caller.role not in EVERYWHERE:
+            raise RequestConflict(f"at most {MAX_ACCOUNTS} businesses: close one or leave it first")
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
             values = {"name": name, "time_zone": time_zone, "billing_contact_uid": caller.uid}

@@ -159,8 +159,8 @@ async def map_of_hives(
     request: Request, caller: Reader, services: ServicesDep, query: Annotated[MapQuery, Query()]
 ) -> Response:
     """Hives within a box, west,south,east,north, as GeoJSON."""
-    found = await services.hives.search(HiveQuery(), query.bbox, query.limit)
-    return etag_response(request, map_features(found.items), PUBLIC)
+    found = await services.hives.within(query.bbox, query.limit)
+    return etag_response(request, map_features(found), PUBLIC)
 
 
 @public_router.get("/hive-types", response_model=list[HiveType])

@@ -10,20 +10,15 @@ from penstock_hives.database import Connection, fetch_all, insert_row, update_ro
 from penstock_hives.deals.models import Deal
 from penstock_hives.images.models import HiveImage, image_url
 from penstock_hives.occupancy.models import Occupancy, compare_with_usual
-from penstock_hives.pagination import decode_cursor
 from penstock_hives.places.models import (
-    BoundingBox,
     HiveAddress,
     HiveDetail,
     HiveNetwork,
-    HiveQuery,
     HiveSettings,
-    HiveSort,
     HiveSummary,
     HiveType,
     next_change,
 )
-from penstock_hives.places.search_text import plain_text, plain_text_sql, word_patterns
 
 #: Of deals `d` and their hives `h`.
 DEAL_COLUMNS = """
@@ -82,47 +77,22 @@ def occupancy_from_row(hive: int, row: dict[str, Any]) -> Occupancy | None:
     )
 
 
-#: The sort expression, and its type in a cursor.
-_KEYS: Final[Mapping[HiveSort, tuple[str, type]]] = {
-    HiveSort.NAME: ('lower(name) COLLATE "C"', str),
-    HiveSort.DISTANCE: ("coalesce(distance_km, 1e9)", float),
-    HiveSort.QUIET: ("CASE WHEN open_now THEN coalesce(percent, 1e9) ELSE 2e9 END::float8", float),
-}
-#: NULL if either position is unknown; `least` would ignore NULL.
-_DISTANCE: Final = """
-    CASE WHEN a.lat IS NOT NULL AND %(lat)s::float8 IS NOT NULL THEN 2 * 6371.0088 * asin(least(1,
-        sqrt(sin(radians(a.lat - %(lat)s) / 2) ^ 2
-        + cos(radians(%(lat)s)) * cos(radians(a.lat)) * sin(radians(a.lon - %(lon)s) / 2) ^ 2
-    ))) END
-"""
 #: A hive whose hours are not known is not said to be closed.
 _OPEN_NOW: Final = """
     (NOT jsonb_path_exists(h.opening_hours, '$.*[*]')
      OR hive_open(h.opening_hours, h.time_zone, %(now)s)) AS open_now
 """
-_SEARCHED: Final = plain_text_sql("concat_ws(' ', h.name, t.name, a.city, a.zip)")
-_FOUND: Final = f"""
+_SUMMARY: Final = f"""
     SELECT h.id, h.name, t.code AS type, t.name AS type_name, h.capacity, h.time_zone,
            {_OPEN_NOW}, i.id AS cover, h.opening_hours, h.updated_at,
-           {ADDRESS_COLUMNS}, {OCCUPANCY_COLUMNS}, {_DISTANCE} AS distance_km
+           {ADDRESS_COLUMNS}, {OCCUPANCY_COLUMNS}
     FROM hive h
     JOIN hive_type t ON t.id = h.hive_type_id
     LEFT JOIN address a ON a.id = h.address_id
     LEFT JOIN hive_image i ON i.hive_id = h.id AND i.kind = 'cover'
     {OCCUPANCY_JOINS}
-    WHERE {VISIBLE_HIVE}
-      AND (%(type)s::text IS NULL OR t.code = %(type)s)
-      AND (%(zip)s::text IS NULL OR starts_with(upper(a.zip), upper(%(zip)s)))
-      AND (%(words)s::text[] IS NULL OR {plain_text_sql("h.name")} LIKE ALL (%(words)s))
-      AND (%(patterns)s::text[] IS NULL OR {_SEARCHED} ~ ALL (%(patterns)s))
-      AND (%(only)s::bigint[] IS NULL OR h.id = ANY (%(only)s))
-      AND (%(south)s::float8 IS NULL OR a.lat BETWEEN %(south)s AND %(north)s AND CASE
-            WHEN %(west)s::float8 <= %(east)s::float8 THEN a.lon BETWEEN %(west)s AND %(east)s
-            ELSE a.lon >= %(west)s OR a.lon <= %(east)s END)
-"""
-_WITHIN: Final = """
-    (%(within)s::float8 IS NULL OR distance_km <= %(within)s)
-    AND (%(open_now)s::boolean IS NULL OR open_now = %(open_now)s)
+    WHERE {VISIBLE_HIVE} AND (%(only)s::bigint[] IS NULL OR h.id = ANY (%(only)s))
+    ORDER BY h.id
 """
 _DETAIL: Final = f"""
     SELECT h.id, h.account_id, h.name, h.description, t.code AS type, t.name AS type_name,
@@ -158,29 +128,19 @@ class HiveRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def search(
-        self, query: HiveQuery, now: datetime, limit: int, box: BoundingBox | None = None
-    ) -> list[tuple[HiveSummary, str | float]]:
-        """Hives with their sort keys."""
-        key, kind = _KEYS[query.order]
-        after = decode_cursor(query.cursor, kind, int)
-        more = "" if after is None else f"AND ({key}, id) > (%(after_key)s, %(after_id)s)"
-        statement = (
-            f"SELECT *, {key} AS sort_key FROM ({_FOUND}) AS found WHERE {_WITHIN} {more} "
-            f"ORDER BY {key}, id LIMIT %(limit)s"
-        )
-        given = _given(query, now, box) | {"limit": limit}
-        if after is not None:
-            given |= {"after_key": after[0], "after_id": after[1]}
-        found = await (await self._connection.execute(statement, given)).fetchall()
-        return [(_summary(row, now), row["sort_key"]) for row in found]
+    async def all_summaries(self, now: datetime) -> list[HiveSummary]:
+        """Of all public hives."""
+        return await self._summaries(now, None)
 
     async def summaries(self, hives: Sequence[int], now: datetime) -> list[HiveSummary]:
         """Of public hives, in the order of the given ids."""
-        given = _given(HiveQuery(), now, None) | {"only": list(hives)}
-        found = await (await self._connection.execute(_FOUND, given)).fetchall()
-        by_id = {row["id"]: _summary(row, now) for row in found}
+        by_id = {each.id: each for each in await self._summaries(now, hives)}
         return [by_id[hive] for hive in hives if hive in by_id]
+
+    async def _summaries(self, now: datetime, only: Sequence[int] | None) -> list[HiveSummary]:
+        given = {"now": now, "only": None if only is None else list(only)}
+        found = await (await self._connection.execute(_SUMMARY, given)).fetchall()
+        return [_summary(row, now) for row in found]
 
     async def details(self, now: datetime, hive: int | None = None) -> list[HiveDetail]:
         """Of one public hive, or of all."""
@@ -264,37 +224,7 @@ class HiveRepository:
         return HiveType(number, code, name)
 
 
-def _given(query: HiveQuery, now: datetime, box: BoundingBox | None) -> dict[str, Any]:
-    if box is None and query.near is not None and query.within_km is not None:
-        box = BoundingBox.around(query.near, query.within_km)
-    words = [_pattern(word) for word in plain_text(query.name or "").split()]
-    return {
-        "now": now,
-        "type": query.type,
-        "zip": query.zip,
-        "words": words or None,
-        "patterns": word_patterns(query.q or "") or None,
-        "only": None,
-        "lat": None if query.near is None else query.near.lat,
-        "lon": None if query.near is None else query.near.lon,
-        "within": query.within_km,
-        "open_now": query.open_now,
-        **{
-            side: None if box is None else getattr(box, side)
-            for side in ("south", "west", "north", "east")
-        },
-    }
-
-
-def _pattern(word: str) -> str:
-    """A LIKE pattern that contains the word literally."""
-    for sign in "\\%_":
-        word = word.replace(sign, f"\\{sign}")
-    return f"%{word}%"
-
-
 def _summary(row: dict[str, Any], now: datetime) -> HiveSummary:
-    distance = row["distance_km"]
     return HiveSummary(
         **{
             name: row[name]
@@ -304,7 +234,6 @@ def _summary(row: dict[str, Any], now: datetime) -> HiveSummary:
         changes_at=next_change(row["opening_hours"], row["time_zone"], now),
         cover=None if row["cover"] is None else image_url(row["cover"]),
         occupancy=occupancy_from_row(row["id"], row),
-        distance_km=None if distance is None else round(distance, 3),
         updated_at=row["as_of"] or row["updated_at"],
     )
 

@@ -1,7 +1,6 @@
 """Free-text search of places: accents do not matter, and a word may have one wrong letter.
 
-Each word has to be found in a place's name, type, town or ZIP code. Words become regular
-expressions that Python and PostgreSQL understand alike.
+Each word has to be found in a place's name, type, town or ZIP code.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import Final
 
 #: Shorter words must be right: one wrong letter would match too much.
 _MIN_TOLERANT: Final = 4
-_COMBINING: Final = "\u0300-\u036f"
-_MARKS: Final = re.compile(f"[{_COMBINING}]")
+_MARKS: Final = re.compile("[\u0300-\u036f]")
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -23,19 +21,11 @@ def plain_text(text: str) -> str:
     return _MARKS.sub("", unicodedata.normalize("NFKD", text).lower())
 
 
-def plain_text_sql(expression: str) -> str:
-    """The same as an SQL expression."""
-    return f"regexp_replace(lower(normalize({expression}, NFKD)), '[{_COMBINING}]', '', 'g')"
-
-
-def word_patterns(text: str) -> list[str]:
-    """A regular expression for each word of a search."""
-    return [_pattern(word) for word in _WORD.findall(plain_text(text).replace("_", " "))]
-
-
 @lru_cache(maxsize=256)
-def compiled_patterns(text: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(map(re.compile, word_patterns(text)))
+def word_patterns(text: str) -> tuple[re.Pattern[str], ...]:
+    """A regular expression for each word of a search."""
+    words = _WORD.findall(plain_text(text).replace("_", " "))
+    return tuple(re.compile(_pattern(word)) for word in words)
 
 
 def _pattern(word: str) -> str:
@@ -43,7 +33,7 @@ def _pattern(word: str) -> str:
     exchanged with the next."""
     if len(word) < _MIN_TOLERANT or word.isdecimal():
         return word
-    places = range(1, len(word))  # the first letter is right
+    places = range(len(word))
     variants = {
         *(f"{word[:at]}.{word[at + 1 :]}" for at in places),
         *(f"{word[:at]}.{word[at:]}" for at in places),

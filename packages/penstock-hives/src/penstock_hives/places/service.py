@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from penstock.core.errors import NotFound
 from penstock_hives.billing.repository import PlanRepository
 from penstock_hives.database import Connection, DatabasePool
 from penstock_hives.deals.repository import DealRepository
 from penstock_hives.encoding import check_if_match
-from penstock_hives.errors import RequestConflict, invalid_field, require_found
+from penstock_hives.errors import NotReady, RequestConflict, invalid_field, require_found
 from penstock_hives.occupancy.repository import OccupancyRepository
 from penstock_hives.occupancy.service import require_owned_hive
-from penstock_hives.pagination import CursorPage, decode_cursor, decode_id, paginate
+from penstock_hives.pagination import CursorPage, decode_id, paginate
 from penstock_hives.people.permissions import AppPermission, Caller, PlanFeatureCode
 from penstock_hives.people.repository import AuditRepository
 from penstock_hives.places.models import (
@@ -28,7 +29,6 @@ from penstock_hives.places.models import (
     HiveQuery,
     HiveSettings,
     HiveSnapshot,
-    HiveSort,
     HiveSummary,
     HiveType,
     Navigation,
@@ -36,22 +36,51 @@ from penstock_hives.places.models import (
     navigation_to,
 )
 from penstock_hives.places.repository import FavouriteRepository, HiveRepository, NetworkRepository
-from penstock_hives.places.search_text import compiled_patterns, plain_text
+from penstock_hives.places.search import hives_within, search_hives
 
 
 class HiveService:
-    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        pool: DatabasePool,
+        clock: Callable[[], datetime],
+        in_memory: Callable[[], list[HiveSummary]] | None = None,
+    ) -> None:
+        """`in_memory` returns all public hives, or raises `NotReady`; without it each search reads
+        them from the database."""
         self._pool = pool
         self._clock = clock
+        self._in_memory = in_memory
 
-    async def search(
-        self, query: HiveQuery, box: BoundingBox | None = None, limit: int | None = None
-    ) -> CursorPage[HiveSummary]:
-        most = limit or query.limit
+    async def search(self, query: HiveQuery) -> CursorPage[HiveSummary]:
+        page = search_hives(await self._known(), query)
+        fresh = await self._fresh(page.items)
+        found = [
+            replace(fresh[hive.id], distance_km=hive.distance_km)
+            for hive in page.items
+            if hive.id in fresh
+        ]
+        return CursorPage(found, page.next)
+
+    async def within(self, box: BoundingBox, limit: int) -> list[HiveSummary]:
+        found = hives_within(await self._known(), box, limit)
+        fresh = await self._fresh(found)
+        return [fresh[hive.id] for hive in found if hive.id in fresh]
+
+    async def _known(self) -> list[HiveSummary]:
+        """All public hives, at most a minute old if they are in memory."""
+        if self._in_memory is not None:
+            with suppress(NotReady):
+                return self._in_memory()
         async with self._pool.reading() as connection:
-            found = await HiveRepository(connection).search(query, self._clock(), most + 1, box)
-        page = paginate(found, most, lambda pair: (pair[1], pair[0].id))
-        return CursorPage([hive for hive, _ in page.items], page.next)
+            return await HiveRepository(connection).all_summaries(self._clock())
+
+    async def _fresh(self, found: Sequence[HiveSummary]) -> dict[int, HiveSummary]:
+        """The same hives as they are now; without those that are not public any more."""
+        ids = [hive.id for hive in found]
+        async with self._pool.reading() as connection:
+            summaries = await HiveRepository(connection).summaries(ids, self._clock())
+        return {hive.id: hive for hive in summaries}
 
     async def detail(self, hive: int) -> HiveDetail:
         async with self._pool.reading() as connection:
@@ -67,10 +96,9 @@ class HiveService:
         async with self._pool.transaction() as connection:
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             hives, occupancy = HiveRepository(connection), OccupancyRepository(connection)
-            found = await hives.search(HiveQuery(), now, _ALL)
             return HiveSnapshot(
                 now,
-                tuple(hive for hive, _ in found),
+                tuple(await hives.all_summaries(now)),
                 tuple(await hives.details(now)),
                 tuple(await occupancy.weeks()),
                 tuple(await occupancy.forecasts(now)),
@@ -230,69 +258,3 @@ class FavouriteService:
 async def require_visible_hive(connection: Connection, hive: int, now: datetime) -> None:
     if not await HiveRepository(connection).summaries([hive], now):
         raise NotFound(f"hive {hive} not found")
-
-
-# The search in memory, for cached reads: the same results in the same order as the SQL search.
-
-_ALL: Final = 1_000_000
-#: The sort key of hives without a value.
-_LAST: Final = 1e9
-
-SortKey = tuple[str | float, int]
-
-
-def search_hives(hives: Iterable[HiveSummary], query: HiveQuery) -> CursorPage[HiveSummary]:
-    kind = str if query.order is HiveSort.NAME else float
-    after = decode_cursor(query.cursor, kind, int)
-    found = []
-    for hive in hives:
-        distance = _distance(query.near, hive)
-        if _matches(hive, query, distance):
-            key = _key(hive, query.order, distance)
-            if after is None or key > (after[0], after[1]):
-                rounded = None if distance is None else round(distance, 3)
-                found.append((key, replace(hive, distance_km=rounded)))
-    found.sort(key=lambda pair: pair[0])
-    page = paginate(found[: query.limit + 1], query.limit, lambda pair: pair[0])
-    return CursorPage([hive for _, hive in page.items], page.next)
-
-
-def _matches(hive: HiveSummary, query: HiveQuery, distance: float | None) -> bool:
-    zip_code = hive.address.zip if hive.address else None
-    city = hive.address.city if hive.address else None
-    name = plain_text(hive.name)
-    searched = ""
-    if query.q is not None:
-        searched = plain_text(" ".join(filter(None, (hive.name, hive.type_name, city, zip_code))))
-    return (
-        (query.type is None or hive.type == query.type)
-        and (
-            query.zip is None
-            or (zip_code is not None and zip_code.upper().startswith(query.zip.upper()))
-        )
-        and all(word in name for word in plain_text(query.name or "").split())
-        and all(pattern.search(searched) for pattern in compiled_patterns(query.q or ""))
-        and (query.open_now is None or hive.open_now == query.open_now)
-        and (
-            query.within_km is None
-            or query.near is None
-            or (distance is not None and distance <= query.within_km)
-        )
-    )
-
-
-def _key(hive: HiveSummary, sort: HiveSort, distance: float | None) -> SortKey:
-    if sort is HiveSort.NAME:
-        return hive.name.lower(), hive.id
-    if sort is HiveSort.DISTANCE:
-        return _LAST if distance is None else distance, hive.id
-    if not hive.open_now:
-        return 2 * _LAST, hive.id
-    percent = hive.occupancy.percent if hive.occupancy else None
-    return _LAST if percent is None else percent, hive.id
-
-
-def _distance(near: GeoPoint | None, hive: HiveSummary) -> float | None:
-    if near is None or hive.address is None or hive.address.point is None:
-        return None
-    return near.distance_km(hive.address.point)

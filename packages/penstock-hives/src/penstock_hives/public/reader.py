@@ -21,12 +21,13 @@ from penstock_hives.pagination import CursorPage, decode_cursor, paginate
 from penstock_hives.places.models import (
     ForecastQuery,
     HiveQuery,
+    HiveSummary,
     MapQuery,
     NavigationQuery,
     map_features,
     navigation_to,
 )
-from penstock_hives.places.service import search_hives
+from penstock_hives.places.search import hives_within, search_hives
 from penstock_hives.public.view import CachedPage, PublicView
 from penstock_hives.queries import parse_query
 from penstock_hives.server.asgi import AsgiApplication, Receive, Scope, Send
@@ -64,6 +65,10 @@ class PublicReader:
                 view.detail(hive), parse_query(NavigationQuery, given).start
             ),
         }
+
+    def summaries(self) -> list[HiveSummary]:
+        """All public hives; raises `NotReady`."""
+        return self._view.summaries()
 
     def cached(self, target: str) -> CachedPage | None:
         """The cached response for path and query."""
@@ -107,12 +112,7 @@ class PublicReader:
 
     def _map(self, given: Values) -> object:
         query = parse_query(MapQuery, given)
-        inside = [
-            hive
-            for hive in sorted(self._view.summaries(), key=lambda each: each.name.lower())
-            if hive.address and (point := hive.address.point) and query.bbox.contains(point)
-        ]
-        return map_features(inside[: query.limit])
+        return map_features(hives_within(self._view.summaries(), query.bbox, query.limit))
 
     def _deals(self, given: Values, hive: int | None = None) -> CursorPage[Deal]:
         """Sorted by their end."""

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from penstock.core.config import data_home
+from penstock.core.config import TextList, data_home
 from penstock.core.logs import get_logger
+from penstock.core.settings_model import Field, settings_model
 from penstock_hives.push.fcm import open_fcm
 from penstock_hives.push.models import DAILY_CAP, PushChannel, PushMessage, PushOutcome, PushStatus
 from penstock_hives.push.webpush import SERVICES, VapidSigner, WebPushChannel, open_vapid_key
+from penstock_hives.settings import read_settings
 
 log = get_logger(__name__)
 
 
-class PushSettings(BaseSettings):
+@settings_model
+class PushSettings:
     """From the environment as `PENSTOCK_HIVES_PUSH_SERVICE_ACCOUNT`, or given by name."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PENSTOCK_HIVES_PUSH_",
-        extra="ignore",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
+    PREFIX: ClassVar = "PENSTOCK_HIVES_PUSH_"
 
     service_account: Path | None = None
     """The credentials of a Firebase project; without them pushes to phones are logged only."""
     vapid_key: Path = Field(default_factory=lambda: data_home() / "hives" / "vapid.pem")
     """The VAPID key file; created if it is missing."""
-    contact: str = Field(default="mailto:operator@localhost", pattern="^(mailto:|https://)")
+    contact: str = Field(default="mailto:operator@localhost", pattern="(mailto:|https://).*")
     """The contact given to push services."""
-    services: tuple[str, ...] = SERVICES
+    services: TextList = Field(default_factory=lambda: list(SERVICES))
     """Hosts of push services of browsers, with their subdomains."""
     local: bool = False
     """Whether push services on loopback addresses are accepted; never in production."""
@@ -43,10 +38,7 @@ class PushSettings(BaseSettings):
     @classmethod
     def beside(cls, folder: Path) -> Self:
         """From the environment; the default key file is in this folder."""
-        settings = cls()
-        if "vapid_key" in settings.model_fields_set:
-            return settings
-        return settings.model_copy(update={"vapid_key": folder / "vapid.pem"})
+        return read_settings(cls, defaults={"vapid_key": folder / "vapid.pem"})
 
 
 def open_vapid(settings: PushSettings) -> VapidSigner:

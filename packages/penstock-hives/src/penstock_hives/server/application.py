@@ -16,11 +16,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from penstock.core.errors import ConfigurationError
 from penstock.core.host_policy import ANY_HOST, HostPolicy
 from penstock.core.logs import get_logger
+from penstock.core.settings_model import SettingsError, build_settings
 from penstock_hives.analytics.models import PopularityDays, PopularityMeasure
 from penstock_hives.analytics.service import AnalyticsService
 from penstock_hives.api.app import create_app
@@ -61,7 +60,7 @@ from penstock_hives.server.asgi import (
 from penstock_hives.server.configuration import SiteSettings
 from penstock_hives.server.disk_cache import DiskCache
 from penstock_hives.server.site import HivesSite
-from penstock_hives.settings import HivesSettings
+from penstock_hives.settings import HivesSettings, read_settings
 
 log = get_logger(__name__)
 
@@ -77,11 +76,11 @@ async def application(
     options: dict[str, Any], draining: asyncio.Event
 ) -> AsyncIterator[AsgiApplication]:
     try:
-        given = SiteSettings.model_validate(options)
-        settings = HivesSettings(**given.application)
-        identity = IdentitySettings(**given.identity)
-    except ValidationError as error:
+        given = build_settings(SiteSettings, options)
+    except SettingsError as error:
         raise ConfigurationError(str(error)) from error
+    settings = read_settings(HivesSettings, given.application)
+    identity = read_settings(IdentitySettings, given.identity)
     async with AsyncExitStack() as stack:
         identify = await stack.enter_async_context(
             open_identity(identity, production=settings.production, environment=os.environ)

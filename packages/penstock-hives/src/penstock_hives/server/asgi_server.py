@@ -55,8 +55,9 @@ class AsgiServer:
         self._metrics = RequestMetrics()
         log_file = settings.access_log
         self._log = log_file and AccessLog(log_file, settings.access_log_format)
-        proxies = [str(network) for network in settings.trusted_proxies]
-        self._proxies = ProxyHeadersMiddleware(cast(Any, self._observed(application)), proxies)
+        self._proxies = ProxyHeadersMiddleware(
+            cast(Any, self._observed(application)), settings.trusted_proxies
+        )
         self._config = Config(
             app=self._proxies,
             http=TimeoutHttpProtocol,

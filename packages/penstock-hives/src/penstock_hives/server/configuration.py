@@ -10,34 +10,34 @@ Everything is optional. Precedence: flags, file, environment, defaults.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from penstock.core.config import data_home
+from penstock.core.config import TextList, data_home
 from penstock.core.errors import ConfigurationError
+from penstock.core.settings_model import Field, SettingsError, build_settings, settings_model
 from penstock_hives.identity.settings import IdentitySettings
 from penstock_hives.server.access_log import check_access_log
-from penstock_hives.server.settings import EngineSettings
-from penstock_hives.settings import HivesSettings
+from penstock_hives.server.settings import EngineSettings, encode_settings
+from penstock_hives.settings import HivesSettings, read_settings
 from penstock_store.http.server import open_tls
 
 APPLICATION: Final = "penstock_hives.server.application:application"
 
 
-class SiteSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    application: dict[str, Any] = {}
+@settings_model
+class SiteSettings:
+    application: dict[str, Any] = Field(default_factory=dict)
     """Settings of the application; missing ones are read from the environment."""
-    identity: dict[str, Any] = {}
+    identity: dict[str, Any] = Field(default_factory=dict)
     """Settings of identity; missing ones are read from the environment."""
-    hosts: list[str] = []
+    hosts: TextList = Field(default_factory=list)
     """Accepted host names beside addresses and localhost; * for any."""
-    brokers: list[str] = []
+    brokers: TextList = Field(default_factory=list)
     """URLs of brokers for live occupancy; the next one if one is unavailable."""
     pictures: Path = Field(default_factory=lambda: data_home() / "hives" / "pictures")
     """The folder of the cache of scaled images."""
@@ -47,7 +47,7 @@ class SiteSettings(BaseModel):
     """Seconds until the next attempt after a failed snapshot."""
     catch_up: float = Field(default=10.0, gt=0)
     """Seconds between reads of the cache while there is no subscription."""
-    tiles: str | None = Field(default=None, pattern=r"^https?://[^\s;,'\"]+$")
+    tiles: str | None = Field(default=None, pattern=r"https?://[^\s;,'\"]+")
     """The URL of map tiles, with {z}, {x} and {y}; without it the map has a plain background."""
     tiles_attribution: str = ""
     """Whose map it is, shown on the map."""
@@ -55,7 +55,7 @@ class SiteSettings(BaseModel):
     """Concurrent API requests of one worker; more get 503."""
 
 
-_SECTIONS: Final[dict[str, type[BaseModel]]] = {
+_SECTIONS: Final[dict[str, Any]] = {
     "engine": EngineSettings,
     "site": SiteSettings,
     "application": HivesSettings,
@@ -78,18 +78,16 @@ def read_configuration(file: Path | None, flags: Mapping[str, Section]) -> Engin
     for name, values in found.items():
         _check_names(file, name, values)
     try:
-        HivesSettings(**found["application"])
-        IdentitySettings(**found["identity"])
-        site = SiteSettings(
-            **found["site"], application=found["application"], identity=found["identity"]
+        read_settings(HivesSettings, found["application"])
+        read_settings(IdentitySettings, found["identity"])
+        given = {name: found[name] for name in ("application", "identity")}
+        site = build_settings(SiteSettings, {**found["site"], **given})
+        options = json.loads(encode_settings(site))
+        engine = build_settings(
+            EngineSettings, {"application": APPLICATION, **found["engine"], "options": options}
         )
-        engine = EngineSettings(
-            **{"application": APPLICATION, **found["engine"]},
-            options=site.model_dump(mode="json"),
-        )
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-        raise ConfigurationError("\n".join(lines)) from error
+    except SettingsError as error:
+        raise ConfigurationError(str(error)) from error
     open_tls(engine.certificate, engine.key)  # refused here, before workers are replaced
     if engine.access_log is not None:
         check_access_log(engine.access_log)
@@ -109,5 +107,5 @@ def _parse(file: Path | None) -> dict[str, Any]:
 
 def _check_names(file: Path | None, section: str, values: Section) -> None:
     for name in values:
-        if name not in _SECTIONS[section].model_fields:
+        if name not in {field.name for field in fields(_SECTIONS[section])}:
             raise ConfigurationError(f"{file}: unknown setting {name!r} in [{section}]")

@@ -27,7 +27,13 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock.core.retry import RetryPolicy
 from penstock_hives.server.metrics import SiteMetrics
-from penstock_hives.server.settings import CONFIGURATION_EXIT, HEARTBEAT, READY, EngineSettings
+from penstock_hives.server.settings import (
+    CONFIGURATION_EXIT,
+    HEARTBEAT,
+    READY,
+    EngineSettings,
+    encode_settings,
+)
 
 log = get_logger(__name__)
 
@@ -280,7 +286,7 @@ class WorkerSlot:
         )
         assert process.stdin is not None
         with contextlib.suppress(ConnectionError):  # it has ended; its status tells why
-            process.stdin.write(self._settings.model_dump_json().encode() + b"\n")
+            process.stdin.write(encode_settings(self._settings).encode() + b"\n")
             await process.stdin.drain()
         return process
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork
-
-from penstock.core.config import LogSettings
+from penstock.core.config import LogSettings, NetworkList
+from penstock.core.settings_model import Field, settings_model
 from penstock_hives.server.access_log import AccessLogFormat
 
 #: The exit status of a worker after a `ConfigurationError`.
@@ -22,49 +23,53 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class EngineSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+def encode_settings(settings: Any) -> str:
+    """As JSON in one line, of which `build_settings` makes the same."""
+    return json.dumps(asdict(settings), default=str)
 
-    application: str = Field(pattern=r"^[\w.]+:\w+$")
+
+@settings_model
+class EngineSettings:
+    application: str = Field(pattern=r"[\w.]+:\w+")
     """The application, as module:factory; the factory gets the options and the drain event."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     """Options of the application."""
     host: str = "127.0.0.1"
     """The address to listen on."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    port: int = Field(default=8000, ge=0, le=65535)
     """The port; 0 lets the system choose."""
     certificate: Path | None = None
     """The certificate chain for HTTPS, a PEM file. Without it the server speaks HTTP."""
     key: Path | None = None
     """The private key of the certificate, if it is in another file."""
-    trusted_proxies: list[IPvAnyNetwork] = []
+    trusted_proxies: NetworkList = Field(default_factory=list)
     """Reverse proxies, as addresses or networks. Of their requests, the client address is the last
     of X-Forwarded-For that is not one of them, and the scheme that of X-Forwarded-Proto."""
-    workers: Annotated[int, Field(ge=1, le=256)] = Field(default_factory=_cores)
+    workers: int = Field(default_factory=_cores, ge=1, le=256)
     """Worker processes; by default the number of cores."""
-    backlog: Annotated[int, Field(ge=1, le=65535)] = 2048
+    backlog: int = Field(default=2048, ge=1, le=65535)
     """The accept queue of the listening socket."""
-    connections: Annotated[int, Field(ge=1)] = 20_000
+    connections: int = Field(default=20_000, ge=1)
     """Connections of one worker; beyond that requests get 503."""
-    keep_alive: Annotated[float, Field(gt=0)] = 30.0
+    keep_alive: float = Field(default=30.0, gt=0)
     """Seconds until an idle connection is closed."""
-    header_timeout: Annotated[float, Field(gt=0)] = 10.0
+    header_timeout: float = Field(default=10.0, gt=0)
     """Seconds for the headers of a request; then 408."""
-    body_timeout: Annotated[float, Field(gt=0)] = 20.0
+    body_timeout: float = Field(default=20.0, gt=0)
     """Seconds for the body, plus one for each `body_rate` bytes."""
-    body_rate: Annotated[int, Field(ge=1)] = 4096
+    body_rate: int = Field(default=4096, ge=1)
     """The minimum rate of a body, bytes a second."""
-    linger: Annotated[float, Field(ge=0)] = 2.0
+    linger: float = Field(default=2.0, ge=0)
     """Seconds for which a draining worker leaves idle connections open."""
-    drain: Annotated[float, Field(ge=0)] = 20.0
+    drain: float = Field(default=20.0, ge=0)
     """Seconds for running requests of a draining worker; then they are cancelled."""
-    start: Annotated[float, Field(gt=0)] = 120.0
+    start: float = Field(default=120.0, gt=0)
     """Seconds until a worker must be ready."""
     access_log: Path | None = None
     """The file of the access log. It may be rotated; without it there is none."""
     access_log_format: AccessLogFormat = "combined"
     """The lines of the access log: combined, as of Apache and nginx, or json."""
-    silence: Annotated[float, Field(gt=0)] = 60.0
+    silence: float = Field(default=60.0, gt=0)
     """Seconds without heartbeat after which a worker is killed and replaced."""
     log: LogSettings = LogSettings()
     """Logging of the workers."""

@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import configure_logs, get_logger
 from penstock.core.resources import raise_descriptor_limit
+from penstock.core.settings_model import build_settings
 from penstock_hives.server.asgi import AsgiApplication
 from penstock_hives.server.asgi_server import AsgiServer
 from penstock_hives.server.settings import CONFIGURATION_EXIT, HEARTBEAT, READY, EngineSettings
@@ -105,7 +106,7 @@ class _ParentWatch(asyncio.Protocol):
 
 
 def main(arguments: list[str]) -> int:
-    settings = EngineSettings.model_validate_json(sys.stdin.readline())
+    settings = build_settings(EngineSettings, json.loads(sys.stdin.readline()))
     configure_logs(settings.log)
     raise_descriptor_limit()
     listener = socket.socket(fileno=int(arguments[0]))

@@ -32,7 +32,7 @@ from penstock_hives.people.models import BusinessAccount
 from penstock_hives.people.permissions import AppPermission, Caller, UserRole
 from penstock_hives.places.models import HiveSettings
 from penstock_hives.resources import Resources, Services, open_resources
-from penstock_hives.settings import HivesSettings
+from penstock_hives.settings import HivesSettings, read_settings
 from penstock_store.dashboard.pages import ANONYMOUS, DashboardUser, PageRequest, SectionContext
 
 #: The caller without an authenticator.
@@ -45,14 +45,17 @@ LiveListener = Callable[[Mapping[str, Any]], None]
 
 def _settings(around: SectionContext, database: str) -> HivesSettings:
     """As `penstock hives serve` has them over the same data directory."""
-    given: dict[str, Any] = {"management": around.management, "sensor_address": around.mqtt}
-    return HivesSettings(
-        database=database,
-        broker=around.mqtt or around.broker,
-        images=around.data / "hives" / "images",
-        lake=str(around.data / "lake"),
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    given: dict[str, Any] = {
+        "database": database,
+        "broker": around.mqtt or around.broker,
+        "images": around.data / "hives" / "images",
+        "lake": str(around.data / "lake"),
+    }
+    if around.management is not None:
+        given["management"] = around.management
+    if around.mqtt is not None:
+        given["sensor_address"] = around.mqtt
+    return read_settings(HivesSettings, given)
 
 
 class LiveOccupancy:
@@ -104,7 +107,8 @@ class DashboardContext:
             )
             database = await asyncio.to_thread(stack.enter_context, opened)
             settings = self._settings or _settings(around, database.url)
-            identity = IdentitySettings(folder=around.data / "hives" / "identity")
+            folder = around.data / "hives" / "identity"
+            identity = read_settings(IdentitySettings, {"folder": folder})
             self._mail = (open_mail_sender(identity), identity.sender)
             identify = await stack.enter_async_context(
                 open_identity(identity, production=settings.production, environment=os.environ)
@@ -158,7 +162,7 @@ class DashboardContext:
         resources = self.resources
         if self._providers is None:
             production = resources.settings.production
-            self._providers = open_providers(PaymentSettings(), production=production)
+            self._providers = open_providers(read_settings(PaymentSettings), production=production)
         return CheckoutService(resources.pool, self._providers, resources.clock)
 
     def _own_url(self, path: str) -> str:

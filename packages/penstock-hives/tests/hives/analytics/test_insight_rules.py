@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from penstock_hives.analytics.insight_texts import insight_text, translate_insight
 from penstock_hives.analytics.insights import HiveInsight, hive_insights
+from penstock_hives.analytics.models import Insight
 from penstock_hives.analytics.sentiment import (
     SCORED_SCHEMA,
     ScoringStep,
@@ -63,28 +66,53 @@ def test_small_differences_say_nothing(figures: dict[str, Any]) -> None:
 
 def test_growth_is_told_with_its_figures() -> None:
     (insight,) = told(visits_now=130.0)
-    assert insight.title == "The Comb is busier than before"
-    assert insight.body == (
-        "130 visits a day in the last four weeks, 100 in the four before: +30%."
+    assert insight_text(insight.kind, insight.data, "en") == (
+        "The Comb is busier than before",
+        "130 visits a day in the last four weeks, 100 in the four before: +30%.",
     )
-    assert insight.data == {"now": 130.0, "before": 100.0, "change": 0.3}
+    assert insight.data == {"hive": "The Comb", "now": 130.0, "before": 100.0, "change": 0.3}
 
 
-@pytest.mark.parametrize(
-    ("figures", "kind"),
-    [
-        ({"visits_now": 50.0}, "quieter"),
-        ({"peers": 5, "peer_visits": 60.0, "rank": 1}, "busiest"),
-        ({"peers": 5, "peer_visits": 300.0, "rank": 6}, "behind"),
-        ({"coverage": 0.4}, "unheard"),
-        ({"feedback": 5, "sentiment": 0.7}, "praised"),
-        ({"feedback": 5, "sentiment": -0.7}, "criticised"),
-        ({"deal": "Tea", "lift": 0.3, "deal_expected": 100.0, "deal_visits": 130.0}, "deal_worked"),
-        ({"deal": "Tea", "lift": -0.3, "deal_expected": 100.0, "deal_visits": 70.0}, "deal_failed"),
-    ],
-)
-def test_what_stands_out_is_told(figures: dict[str, Any], kind: str) -> None:
-    assert [insight.kind for insight in told(**figures)] == [kind]
+TEA: dict[str, Any] = {"deal_id": 7, "deal": "Tea", "deal_expected": 100.0}
+FOUND: dict[str, dict[str, Any]] = {
+    "busier": {"visits_now": 1300.0},
+    "quieter": {"visits_now": 50.0},
+    "busiest": {"peers": 5, "peer_visits": 60.0, "rank": 1},
+    "behind": {"peers": 5, "peer_visits": 300.0, "rank": 6},
+    "unheard": {"coverage": 0.4},
+    "praised": {"feedback": 5, "sentiment": 0.7},
+    "criticised": {"feedback": 5, "sentiment": -0.7},
+    "deal_worked": {**TEA, "lift": 0.3, "deal_visits": 130.0},
+    "deal_failed": {**TEA, "lift": -0.3, "deal_visits": 70.0},
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_what_stands_out_is_told(kind: str) -> None:
+    assert [insight.kind for insight in told(**FOUND[kind])] == [kind]
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_it_is_told_in_three_languages_with_all_its_figures(kind: str) -> None:
+    (insight,) = told(**FOUND[kind])
+    texts = [insight_text(kind, insight.data, locale) for locale in ("en", "de-CH", "fr")]
+    assert len({title for title, _ in texts}) == len({body for _, body in texts}) == 3
+    for title, body in texts:
+        assert ("Tea" if kind.startswith("deal") else "The Comb") in title
+        assert "{" not in title + body
+
+
+def test_figures_are_written_as_in_the_language() -> None:
+    (insight,) = told(**FOUND["busier"])
+    assert "1,300 visits" in insight_text("busier", insight.data, "en")[1]
+    assert "1.300 Besuche" in insight_text("busier", insight.data, "de")[1]
+    (insight,) = told(**FOUND["criticised"])
+    assert "tonalité -0,70" in insight_text("criticised", insight.data, "fr")[1]
+
+
+def test_an_insight_without_figures_is_told_as_it_is_stored() -> None:
+    stored = Insight(1, 2, "busier", date(2026, 3, 9), "Busier", "By far.", 0.5, {})
+    assert translate_insight(stored, "de") == ("Busier", "By far.")
 
 
 def test_the_larger_the_difference_the_more_it_weighs() -> None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from penstock.core.settings_model import build_settings
 from penstock_hives.server.asgi import AsgiApplication
 from penstock_hives.server.asgi_server import AsgiServer
 from penstock_hives.server.master import listener_url
@@ -21,8 +22,8 @@ async def served(
     application: AsgiApplication, draining: asyncio.Event | None = None, **given: object
 ) -> AsyncIterator[str]:
     """Its URL."""
-    settings = EngineSettings.model_validate(
-        {"application": "given:here", "linger": 0.0, "drain": 5.0, **given}
+    settings = build_settings(
+        EngineSettings, {"application": "given:here", "linger": 0.0, "drain": 5.0, **given}
     )
     serving = AsgiServer(application, settings, draining or asyncio.Event())
     listener = socket.create_server(("127.0.0.1", 0))

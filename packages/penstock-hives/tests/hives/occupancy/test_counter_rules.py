@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock_hives.occupancy.counter_rules import (
@@ -354,6 +354,19 @@ def test_a_profile_that_says_it_later_puts_it_right_as_well() -> None:
     assert told(sensor.says(22, 330)) == (2 + 12, 0, NOTHING)
 
 
+def test_missing_events_are_added_within_what_a_door_can_pass() -> None:
+    sensor = Sensor(65_470, 300, top=-1)
+    sensor.says(20, 330)
+    sensor.known.profile_top = 65_535  # twelve more than were counted
+    at = sensor.known.last
+    assert at is not None
+    found = [
+        apply_reading(sensor.known, at._replace(total_in=total, clock=at.clock + n), lambda: 0)
+        for n, total in enumerate((78, 79), 1)
+    ]
+    assert [step.delta_in for step in found] == [64, 1 + 12 - 6]
+
+
 def test_v2_totals_have_thirty_two_bits() -> None:
     sensor = Sensor((1 << 32) - 2, 300, top=(1 << 32) - 1)
     assert told(sensor.says(1, 300)) == (3, 0, Quality.WRAP)
@@ -417,6 +430,7 @@ def anything(random: Random) -> Iterator[CounterReading]:
 
 @settings(max_examples=500, deadline=None)
 @given(st.integers(0, 1 << 32), st.sampled_from((65_503, 65_523, 65_535)), st.integers(0, 200_000))
+@example(394_660, 65_503, 0)  # a wrap at an assumed point is corrected by a report of many events
 def test_no_report_adds_more_than_a_door_can_pass(seed: int, top: int, burst: int) -> None:
     known, rate = CounterState(profile_top=top), EventRate()
     rate.observe(500_000 * HOUR_MICROS - 2 * HOUR_MICROS, 0)

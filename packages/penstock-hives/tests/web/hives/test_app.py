@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.hives.app.push.services import Browser as PushKeys
 from tests.hives.app.push.services import PushService
@@ -314,6 +314,33 @@ def test_a_place_shows_today_beside_the_forecast_and_the_best_time(
         expect(page.get_by_role("link", name="Directions")).to_have_attribute(
             "href", re.compile("openstreetmap")
         )
+
+
+def test_hours_of_which_nothing_is_known_yet_are_not_drawn_as_empty(
+    browser: Browser, site: Site
+) -> None:
+    """The sensors were heard last at ten: of the hours since then nothing is drawn."""
+    noon = datetime.now(UTC).replace(hour=12, minute=30, second=0, microsecond=0)
+    ten = noon.replace(hour=10, minute=5)
+    with looking(browser, site.url, service_workers="block") as page:
+
+        def told(route: Route) -> None:
+            found = route.fetch().json()
+            if route.request.url.endswith("/today"):
+                found["hours"] = [{"slot": ten.replace(hour=8, minute=0).isoformat(), "entries": 7}]
+            else:
+                found["time_zone"] = "UTC"
+                found["occupancy"]["as_of"] = ten.isoformat()
+            route.fulfill(json=found)
+
+        page.clock.set_fixed_time(noon)
+        page.route("**/v1/live*", lambda route: route.abort())
+        page.route("**/v1/hives/3", told)
+        page.route("**/v1/hives/3/today", told)
+        page.goto("/#/hive/3")
+        dots = page.locator("svg.chart .dot")
+        expect(dots.last).to_contain_text("10:00 · 0 today")
+        assert "8:00 · 7 today" in dots.all_text_contents()
 
 
 def test_a_map_shows_places_on_a_background_of_its_own(browser: Browser, site: Site) -> None:

@@ -90,17 +90,25 @@ VIEWS = {
     "/#/alerts": "Alerts",
     "/#/inbox": "Inbox",
     "/#/sign-up": "Create an account",
+    "/#/sign-in": "Sign in",
+    "/#/forgotten": "Forgot your password?",
+    "/#/reset/token": "Set a new password",
+    "/#/confirm/token": "Confirm your new address",
+    "/#/favourites": "Your favourites",
+    "/#/deal/1": "Amber Café",
+    "/#/verify": "Check a code",
+    "/#/privacy": "Privacy",
 }
 
 
-@pytest.mark.parametrize(("size", "shade", "views"), [(NARROW, "dark", 9), (WIDE, "light", 3)])
+@pytest.mark.parametrize(("size", "shade"), [(NARROW, "dark"), (WIDE, "light")])
 def test_nothing_keeps_people_with_disabilities_out(
-    browser: Browser, site: Site, size: tuple[int, int], shade: str, views: int
+    browser: Browser, site: Site, size: tuple[int, int], shade: str
 ) -> None:
     """By axe-core: nothing serious or critical."""
     found = []
     with signed_in(browser, site, size=size, shade=shade) as (page, _, _):
-        for path, title in list(VIEWS.items())[:views]:
+        for path, title in VIEWS.items():
             page.goto(path)
             expect(heading(page)).to_have_text(title)
             found += serious_findings(page)

@@ -387,6 +387,7 @@ def test_operators_have_pages_that_others_do_not(
             with suppress(Error):  # the form opens its page again, which may interrupt this
                 stranger.goto("/operator/users")
             shown = {
+                "businesses": "Plan",
                 "users": "Nickname",
                 "usage": "Most viewed pages",
                 "audit": "subscription",
@@ -396,7 +397,10 @@ def test_operators_have_pages_that_others_do_not(
             for name, text in shown.items():
                 stranger.goto(f"/operator/{name}")
                 expect(stranger.get_by_text(text).first).to_be_visible()
-                assert serious_findings(stranger) == []
+                for shade in ("light", "dark"):
+                    stranger.emulate_media(color_scheme="dark" if shade == "dark" else "light")
+                    expect(stranger.locator(f"body.body--{shade}")).to_be_visible()
+                    assert serious_findings(stranger) == []
         finally:
             database.execute("UPDATE app_user SET role = 'user' WHERE nickname = 'Bob'")
 
@@ -495,9 +499,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize(
-    ("size", "shade", "paths"),
-    [(NARROW, "dark", [*PAGES][::2]), (WIDE, "light", [*PAGES][1::2])],
-    ids=["phone", "desktop"],
+    ("size", "shade"), [(NARROW, "dark"), (WIDE, "light")], ids=["phone", "desktop"]
 )
 def test_pages_fit_their_window_and_keep_nobody_out(
     browser: Browser,
@@ -505,20 +507,28 @@ def test_pages_fit_their_window_and_keep_nobody_out(
     ada: StorageState,
     size: tuple[int, int],
     shade: str,
-    paths: list[str],
 ) -> None:
-    """By axe-core: nothing serious or critical; on a phone nothing of a table is out of sight."""
+    """By axe-core: nothing serious or critical; on a phone nothing of a table is out of sight.
+    Every chart can be exported, and no hint lies over what comes after it."""
     found = []
     with looking(browser, business.url, size, shade, ada) as page:
-        for path in paths:
+        for path, text in PAGES.items():
             page.goto(path)
-            expect(page.get_by_text(PAGES[path]).first).to_be_visible()
+            expect(page.get_by_text(text).first).to_be_visible()
             found += serious_findings(page)
             assert no_wider_than_its_window(page)
             outside = """(width) => [...document.querySelectorAll("td")]
                 .map((cell) => cell.getBoundingClientRect())
                 .filter((box) => box.width && (box.left < 0 || box.right > width)).length"""
             assert size != NARROW or page.evaluate(outside, NARROW[0]) == 0, path
+            for kind in ("CSV", "PNG"):
+                exports = page.get_by_role("button", name=f"Export as {kind}")
+                assert exports.count() == page.locator(".p-chart").count(), path
+            hidden = """() => [...document.querySelectorAll(".q-field__messages")]
+                .filter((hint) => hint.textContent && !hint.contains(document.elementFromPoint(
+                    hint.getBoundingClientRect().left + 4, hint.getBoundingClientRect().bottom - 4))
+                    && hint.getBoundingClientRect().bottom < innerHeight).length"""
+            assert page.evaluate(hidden) == 0, path
     assert found == []
 
 

@@ -46,7 +46,7 @@ def data_home() -> Path:
     return Path(home).expanduser() / "penstock"
 
 
-def _texts(value: object) -> object:
+def split_texts(value: object) -> object:
     """A list in the environment or a flag: separated by commas, or JSON."""
     if not isinstance(value, str):
         return value
@@ -96,9 +96,9 @@ def _expand(path: Path) -> Path:
         raise ValueError(str(error)) from None
 
 
-TextList = Annotated[list[str], Before(_texts)]
-AddressList = Annotated[list[str], Before(_texts), After(_addresses)]
-NetworkList = Annotated[list[str], Before(_texts), After(_networks)]
+TextList = Annotated[list[str], Before(split_texts)]
+AddressList = Annotated[list[str], Before(split_texts), After(_addresses)]
+NetworkList = Annotated[list[str], Before(split_texts), After(_networks)]
 ShareOrBytes = Annotated[float | int, Before(_share_or_bytes), After(_share)]
 UserPath = Annotated[Path, After(_expand)]
 #: Signature algorithms of tokens (RFC 7518, RFC 8037).
@@ -106,8 +106,8 @@ Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
 ALGORITHMS: Final = get_args(Algorithm)
-Algorithms = Annotated[list[Algorithm], Before(_texts)]
-AuthBackends = Annotated[list[Literal["internal", "oauth2", "ldap"]], Before(_texts)]
+Algorithms = Annotated[list[Algorithm], Before(split_texts)]
+AuthBackends = Annotated[list[Literal["internal", "oauth2", "ldap"]], Before(split_texts)]
 
 
 def check_issuer_url(url: str) -> str:

@@ -139,7 +139,10 @@ function dayPanel(detail, week, forecast, today) {
     if (weekday === now.weekday) {
       for (const expected of forecast.hours) Object.assign(hours[localOf(expected.slot, zone).hour], { p50: expected.p50, p90: expected.p90 });
       const counted = new Map(today.hours.map((each) => [localOf(each.slot, zone).hour, each.entries]));
-      if (counted.size) for (const each of hours) if (each.hour <= now.hour) each.counted = counted.get(each.hour) ?? 0; // nobody came in other hours
+      // In other hours nobody came, as far as the sensors have reported; later hours are not known.
+      const heard = Date.parse((figures.get(detail.id) ?? detail.occupancy)?.as_of ?? 0);
+      const last = Math.max(...counted.keys(), Date.now() - heard < 86_400_000 && localOf(heard, zone).weekday === weekday ? localOf(heard, zone).hour : -1);
+      if (counted.size) for (const each of hours) if (each.hour <= Math.min(last, now.hour)) each.counted = counted.get(each.hour) ?? 0;
     }
     holder.replaceChildren(...chart(hours, weekday === now.weekday ? now.hour : null, DAYS[weekday]));
     const best = bestTime(detail, week, forecast, weekday, now);

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
+from typing import Any
 
-from tests.hives.app.world import NOON, World
+from penstock_hives.people.repository import DAILY_LIMITS
+from penstock_hives.people.service import MAX_ACCOUNTS
+from tests.hives.app.world import NOON, Business, World, deal, png
 
 
 async def test_anybody_who_signs_in_may_open_an_account_and_is_its_admin(world: World) -> None:
@@ -252,3 +255,58 @@ async def test_operators_grant_plans_to_a_user_or_to_an_account(world: World) ->
         assert answer.status_code == 422
     body = {"plan": "premium", "user_id": number}
     assert (await world.call("POST", "/subscriptions", who, json=body)).status_code == 403
+
+
+async def test_a_person_opens_so_many_businesses(world: World) -> None:
+    who = await world.user()
+    for number in range(MAX_ACCOUNTS):
+        await world.make("/accounts", who, {"name": f"Number {number}"})
+
+    refused = await world.call("POST", "/accounts", who, json={"name": "One more"})
+
+    assert refused.status_code == 409
+    assert refused.json()["detail"].startswith("at most 10 businesses")
+
+
+async def test_what_costs_others_something_is_limited_by_the_day(world: World) -> None:
+    business, other = await world.business(), await world.business()
+    operator, guest = await world.user(role="operator"), await world.user()
+
+    def bodies(of: Business) -> dict[tuple[str, str], tuple[str, str, Any]]:
+        hive, account = f"/hives/{of.hive}", f"/accounts/{of.account}"
+        place = {"name": "Next door", "type": "bar", "time_zone": "UTC"}
+        metric = {"name": "Sold", "formula": "visits", "window_days": 7}
+        return {
+            ("add", "network"): ("POST", f"{hive}/networks", {"kind": "wifi"}),
+            ("count", "hive"): ("POST", f"{hive}/counts", {"counted": 3}),
+            ("define", "metric"): ("POST", f"{account}/metrics", metric),
+            ("make", "deal"): ("POST", f"{hive}/deals", deal()),
+            ("open", "hive"): ("POST", f"{account}/hives", place),
+            ("register", "sensor"): ("POST", f"{hive}/sensors", {"serial": f"door-{of.hive}"}),
+        }
+
+    for (action, entity), most in DAILY_LIMITS.items():
+        world.rows(
+            "INSERT INTO audit_log (account_id, action, entity) "
+            "SELECT %s, %s, %s FROM generate_series(1, %s)",
+            *(business.account, action, entity, most),
+        )
+    for verb, path, body in bodies(business).values():
+        refused = await world.call(verb, path, business.admin, json=body)
+        assert refused.status_code == 429, (path, refused.text)
+        assert refused.headers["retry-after"]
+    invited = f"/accounts/{business.account}/invitations/{await world.number(guest)}"
+    refused = await world.put(invited, business.admin, {"role": "account_member"})
+    assert refused.status_code == 429
+    picture = {"file": ("a.png", png(), "image/png")}
+    refused = await world.call(
+        "POST", f"/hives/{business.hive}/images", business.admin, files=picture
+    )
+    assert refused.status_code == 429
+
+    for verb, path, body in bodies(other).values():  # what one does, others do not pay for
+        answer = await world.call(verb, path, other.admin, json=body)
+        assert answer.status_code == 201, answer.text
+    await world.make(f"/hives/{business.hive}/deals", operator, deal())
+    world.rows("UPDATE audit_log SET at = at - interval '1 day'")
+    await world.make(f"/hives/{business.hive}/deals", business.admin, deal())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -250,7 +251,7 @@ async def served(
 
 
 async def test_who_asks_too_much_is_told_to_wait(settings: HivesSettings) -> None:
-    few = settings.model_copy(update={"rate_anonymous": 0.001, "rate_burst": 3000.0})
+    few = replace(settings, rate_anonymous=0.001, rate_burst=3000.0)
     async for client in served(few):
         answers = [await client.get("/plans") for _ in range(5)]
 

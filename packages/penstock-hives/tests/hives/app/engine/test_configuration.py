@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from penstock.core.errors import ConfigurationError
+from penstock_hives.billing.settings import PaymentSettings
+from penstock_hives.identity.settings import IdentitySettings
+from penstock_hives.push.settings import PushSettings
 from penstock_hives.server.configuration import read_configuration
+from penstock_hives.settings import HivesSettings, read_settings
 
 FLAGS: dict[str, dict[str, Any]] = {
     "engine": {"port": 0, "workers": None},
@@ -46,6 +50,44 @@ def test_what_is_wrong_is_told_by_name(text: str, named: str, tmp_path: Path) ->
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=named):
         read_configuration(file, FLAGS)
+
+
+def test_what_is_given_comes_before_the_environment_and_that_before_defaults() -> None:
+    environ = {
+        "PENSTOCK_HIVES_PUSH_CONTACT": "mailto:bees@example.org",
+        "PENSTOCK_HIVES_PUSH_DAILY_CAP": "3",
+        "PENSTOCK_HIVES_PUSH_SERVICES": "a.example, b.example",
+    }
+    settings = read_settings(
+        PushSettings, {"daily_cap": 5}, defaults={"contact": "mailto:x@y"}, environ=environ
+    )
+    assert settings.contact == "mailto:bees@example.org"
+    assert (settings.daily_cap, settings.local) == (5, False)
+    assert settings.services == ["a.example", "b.example"]
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        (HivesSettings, "PENSTOCK_HIVES_POOL_SIZE", "many"),
+        (PushSettings, "PENSTOCK_HIVES_PUSH_CONTACT", "nobody"),
+        (IdentitySettings, "PENSTOCK_HIVES_IDENTITY_PROVIDERS", "example.org"),
+        (PaymentSettings, "PENSTOCK_HIVES_PAYMENTS_PLANS", "price_1=premium"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_told_by_name(model: Any, name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        read_settings(model, environ={name: value})
+
+
+def test_secrets_are_not_shown() -> None:
+    environ = {
+        "PENSTOCK_HIVES_PAYMENTS_STRIPE_KEY": "sk_hidden",
+        "PENSTOCK_HIVES_PAYMENTS_STRIPE_SECRETS": '["whsec_hidden"]',
+    }
+    settings = read_settings(PaymentSettings, environ=environ)
+    assert settings.stripe_secrets == ["whsec_hidden"]
+    assert "hidden" not in repr(settings)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from penstock.core.errors import ConfigurationError
 from penstock.core.retry import RetryPolicy
 from penstock_hives.server.master import Master, RestartBackoff
-from penstock_hives.server.settings import EngineSettings
+from penstock_hives.server.settings import EngineSettings, encode_settings
 from tests.store.test_http_server import create_certificate
 
 #: For what a busy machine may take; nothing here waits that long when it is well.
@@ -258,7 +258,7 @@ async def test_a_worker_ends_when_its_master_has_gone_without_a_word() -> None:
         )
         assert worker.stdin is not None
         assert worker.stdout is not None
-        worker.stdin.write(settings().model_dump_json().encode() + b"\n")
+        worker.stdin.write(encode_settings(settings()).encode() + b"\n")
         async with asyncio.timeout(PATIENCE):
             assert await worker.stdout.readline() == b"ready\n"
             worker.stdin.close()  # as the system does for one that was killed

@@ -16,6 +16,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.core.errors import ConfigurationError
+from penstock.core.settings_model import build_settings
 from penstock_hives.server.access_log import AccessEntry, AccessLog
 from penstock_hives.server.asgi import Receive, Scope, Send, send_response
 from penstock_hives.server.asgi_server import AsgiServer
@@ -59,7 +60,7 @@ class Application:
 @asynccontextmanager
 async def serving(app: Application, **given: Any) -> AsyncIterator[tuple[AsgiServer, str]]:
     usual = {"application": "given:here", "linger": 0.0, "drain": 5.0}
-    server = AsgiServer(app, EngineSettings.model_validate({**usual, **given}), asyncio.Event())
+    server = AsgiServer(app, build_settings(EngineSettings, {**usual, **given}), asyncio.Event())
     listener = socket.create_server(("127.0.0.1", 0))
     await server.start(listener)
     try:

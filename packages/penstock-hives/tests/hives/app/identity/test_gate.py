@@ -112,7 +112,7 @@ async def test_accounts_of_a_provider_sign_in_through_firebase(
         return httpx.Response(200 if said else 400, json=said)
 
     monkeypatch.setattr(httpx.AsyncClient, "post", post)
-    settings = IdentitySettings(issuer="firebase", api_key="web-key", providers=("google.com",))
+    settings = IdentitySettings(issuer="firebase", api_key="web-key", providers=["google.com"])
     gate = gate_of(hives, FirebaseSessions(settings, cast(TokenVerifier, hives.issuer)))
     assert isinstance(gate, ProviderAuthenticator)
     assert gate.providers() == {"google.com": "Google"}

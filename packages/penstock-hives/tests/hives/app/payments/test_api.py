@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from pydantic import SecretStr
 
 from penstock_hives.billing.models import account_token
 from penstock_hives.billing.settings import PaymentSettings
@@ -37,7 +36,7 @@ async def serving(
     root = folder / "root.cer"
     root.write_bytes(store.root)
     settings = PaymentSettings(
-        stripe_secrets=[SecretStr(stripe.SECRET)],
+        stripe_secrets=[stripe.SECRET],
         apple_bundle=BUNDLE,
         apple_environment="Sandbox",
         apple_roots=[root],

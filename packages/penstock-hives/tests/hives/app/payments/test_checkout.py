@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 import pytest
-from pydantic import SecretStr
 
 from penstock.core.errors import NotFound
 from penstock_hives.billing.checkout import CheckoutService
@@ -70,7 +69,7 @@ def checkout(pool: DatabasePool, **given: Any) -> CheckoutService:
 async def test_the_checkout_says_what_is_bought_and_for_whom(
     pool: DatabasePool, simulated: str
 ) -> None:
-    buying = checkout(pool, stripe_key=SecretStr("sk_1"), stripe_api=simulated)
+    buying = checkout(pool, stripe_key="sk_1", stripe_api=simulated)
 
     assert await buying.begin(ADA, "premium", BACK) == "https://stripe.example/pay"
 
@@ -82,7 +81,7 @@ async def test_the_checkout_says_what_is_bought_and_for_whom(
 
 
 async def test_what_cannot_be_bought_is_refused(pool: DatabasePool, simulated: str) -> None:
-    buying = checkout(pool, stripe_key=SecretStr("sk_1"), stripe_api=simulated)
+    buying = checkout(pool, stripe_key="sk_1", stripe_api=simulated)
     for plan in ("free", "business", "nothing"):
         with pytest.raises(InvalidRequest):
             await buying.begin(ADA, plan, BACK)
@@ -98,15 +97,13 @@ async def test_the_portal_is_of_the_customer_of_the_subscription(
 ) -> None:
     buying = checkout(
         pool,
-        stripe_key=SecretStr("sk_1"),
+        stripe_key="sk_1",
         stripe_api=simulated,
-        stripe_secrets=[SecretStr(stripe.SECRET)],
+        stripe_secrets=[stripe.SECRET],
     )
     with pytest.raises(NotFound):
         await buying.portal(ADA, BACK)
-    providers = open_providers(
-        PaymentSettings(stripe_secrets=[SecretStr(stripe.SECRET)]), production=False
-    )
+    providers = open_providers(PaymentSettings(stripe_secrets=[stripe.SECRET]), production=False)
     assert providers.stripe is not None
     told = stripe.subscription("created", NOW, "1", customer="cus_7")
     await PaymentService(pool).apply(providers.stripe.read(*stripe.signed(told)))

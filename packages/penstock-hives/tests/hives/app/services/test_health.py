@@ -342,12 +342,20 @@ async def test_the_report_of_a_week_is_mailed_once_on_monday_morning(
         (
             "de",
             "Comb: die Woche vom 1. März",
-            ["Comb, 1. März bis 7. März 2027", "1.234 Besuche (+10 % gegenüber der Vorwoche)"],
+            [
+                "Comb, 1. März bis 7. März 2027",
+                "1.234 Besuche (+10 % gegenüber der Vorwoche)",
+                "* The Comb ist voller als zuvor: 1.300 Besuche am Tag in den letzten vier Wochen",
+            ],
         ),
         (
             "fr",
             "Comb : la semaine du 1er mars",
-            ["Comb, du 1er mars au 7 mars 2027", "1\u202f234 visites (+10 % par rapport à"],
+            [
+                "Comb, du 1er mars au 7 mars 2027",
+                "1\u202f234 visites (+10 % par rapport à",
+                "* The Comb attire plus de monde qu’avant: 1\u202f300 visites par jour",
+            ],
         ),
     ],
 )
@@ -364,6 +372,11 @@ async def test_the_report_is_in_the_language_of_each_member(
             "INSERT INTO kpi_day (hive_id, day, visits, peak_hour) VALUES (1, %s, %s, 12)",
             (day, visits),
         )
+    database.execute(
+        "INSERT INTO insight (account_id, hive_id, kind, day, title, body, weight, data) "
+        "VALUES (1, 1, 'busier', '2027-03-07', 'Busier', 'By 30%%.', 0.3, %s)",
+        ('{"hive": "The Comb", "now": 1300, "before": 1000, "change": 0.3}',),
+    )
     database.execute("UPDATE app_user SET locale = %s WHERE id = 1", (locale,))
     letters = Letters()
     mailer = WeeklyReportMailer(resources.pool, letters, "no-reply@x", "https://x/r", clock=hands)
