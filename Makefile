@@ -118,6 +118,7 @@ bench: setup peers ## Penstock beside its peers, for hours; writes docs/benchmar
 	$(BIN)/python -m benchmarks.amqp10 --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.bystander --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.startup --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.scale --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.spark --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.pipeline --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.accuracy --markdown docs/benchmarks.md

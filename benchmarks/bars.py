@@ -9,9 +9,11 @@ quiet machine in one round. Beside an older peer there is no ratio.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Final
@@ -25,6 +27,7 @@ from benchmarks.broker import load as broker_load
 from benchmarks.broker import memory as broker_memory
 from benchmarks.broker import scenarios as broker_scenarios
 from benchmarks.content import headers
+from benchmarks.content.measuring import compiled_kernel
 from benchmarks.content.measuring import measure as measure_matching
 from benchmarks.harness import command, memory
 from benchmarks.harness.page import put_chapter
@@ -40,7 +43,6 @@ from benchmarks.peers import (
     available,
     start_rabbitmq,
 )
-from penstock.content.matching.kernel import load_kernel
 
 #: Peers get this share of a scenario's messages: most take many times as long for one.
 _PEER_SHARE: Final = 5
@@ -134,7 +136,7 @@ def ratio_row(title: str, ours: float, peer: str, theirs: float, bar: Bar | None
     if bar is None:
         return (title, f"{ours:,.2f}", f"{theirs:,.2f} ({peer})", "", "", "", "")
     fastest = theirs * bar.factor
-    ratio = ours / fastest
+    ratio = ours / fastest if fastest else inf  # too few messages to be measured
     figures = (f"{ours:,.2f}", f"{theirs:,.2f} ({peer})", f"{fastest:,.2f}", f"{ratio:.2f}")
     return (title, *figures, f"{bar.most:g}", _met(ratio <= bar.most))
 
@@ -190,7 +192,7 @@ def memory_rows(announce: Announce) -> Iterator[Row]:
 
 
 def content_rows() -> Iterator[Row]:
-    kernel = load_kernel()
+    kernel = compiled_kernel() if shutil.which("cc") else None
     for workload, least in _MATCHING.items():
         found = measure_matching(workload, _SUBSCRIPTIONS, kernel=kernel)
         title = f"match {workload} at {_SUBSCRIPTIONS:,} ({'C' if kernel else 'NumPy'})"

@@ -4,7 +4,6 @@ equalities beside RabbitMQ (`headers.py`), and publications from broker to broke
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -17,11 +16,10 @@ import typer
 from benchmarks.content.headers import table as headers_table
 from benchmarks.content.links import measure as carry
 from benchmarks.content.links import table as links_table
-from benchmarks.content.measuring import Figures, measure
+from benchmarks.content.measuring import Figures, compiled_kernel, measure
 from benchmarks.content.workloads import quotes
 from benchmarks.harness.page import put_chapter
 from penstock.content import format_message, parse_publication
-from penstock.content.matching.kernel import NativeKernel, build_kernel, load_kernel
 
 Wanted = dict[str, dict[int, int]]
 
@@ -83,7 +81,7 @@ def main(
 ) -> None:
     """Measure matching of every workload and size, and reading."""
     figures = []
-    kernel = _compiled() if with_c else None
+    kernel = compiled_kernel() if with_c else None
     wanted = GOALS if with_c else BARS
     for workload in workloads.split(","):
         for size in sizes.split(","):
@@ -105,14 +103,6 @@ def main(
     print(account)
     if markdown is not None:
         put_chapter(markdown, account)
-
-
-def _compiled() -> NativeKernel | None:
-    """The inner loops in C, made for this run alone."""
-    with tempfile.TemporaryDirectory() as directory:
-        library = Path(directory) / "kernel.so"
-        build_kernel(library)
-        return load_kernel(library)
 
 
 def parse_rate(seconds: float) -> float:

@@ -11,7 +11,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import thread_time
 from typing import Final
 
@@ -19,7 +21,7 @@ from benchmarks.content.naive import Naive
 from benchmarks.content.workloads import WORKLOADS, Make, quotes
 from benchmarks.errors import WrongDelivery
 from penstock.content.matching import Matcher
-from penstock.content.matching.kernel import NativeKernel
+from penstock.content.matching.kernel import NativeKernel, build_kernel, load_kernel
 from penstock.content.messages import Publication, Subscription
 
 _CHECKED: Final = 3
@@ -66,6 +68,14 @@ def measure(
     finally:
         gc.unfreeze()
     return Figures(workload, count, matches, rate, rate_with_changes, naive_rate, inserted, changed)
+
+
+def compiled_kernel() -> NativeKernel | None:
+    """The inner loops in C, made for this run alone."""
+    with TemporaryDirectory() as directory:
+        library = Path(directory) / "kernel.so"
+        build_kernel(library)
+        return load_kernel(library)
 
 
 def _taken(work: Callable[[], object]) -> float:
