@@ -23,7 +23,7 @@ class Clock(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_at(self, when: float, callback: Any, *args: Any, **_: Any) -> Any:  # type: ignore[override]
         self.calls.append((when, callback, args))
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
