@@ -13,6 +13,7 @@ import pytest
 
 from penstock_hives.api.app import create_app
 from penstock_hives.api.idempotency import IdempotencyRepository
+from penstock_hives.places.models import HiveSummary
 from penstock_hives.public.view import CachedPage
 from penstock_hives.resources import open_resources
 from penstock_hives.settings import HivesSettings
@@ -283,6 +284,9 @@ class Shelf:
 
     def find(self, path: str, query: str) -> CachedPage:
         return CachedPage(b'"from the cache"', datetime.now(UTC))
+
+    def summaries(self) -> list[HiveSummary]:
+        return []
 
 
 async def test_anonymous_and_free_callers_never_reach_the_database(
