@@ -332,6 +332,7 @@ def _properties(message: ReceivedMessage) -> BasicProperties:
         message.content_type,
         dict(message.headers) or None,
         PERSISTENT,
+        priority=message.priority,
         correlation_id=message.correlation_id,
         reply_to=_reply_key(message.reply_to),
         message_id=message.message_id,

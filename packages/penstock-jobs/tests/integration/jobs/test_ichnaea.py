@@ -128,7 +128,7 @@ def test_a_verbose_process_logs_what_its_script_prints(penstock: Penstock, tmp_p
     assert worker.stop() == 0
     clean(penstock.url)
     assert "working on 3:1" in worker.log
-    assert [each.progress for each in responses] == [0.5, 1.0]
+    assert [each.progress for each in responses][-2:] == [0.5, 1.0]  # 0 before them if it is slow
 
 
 def wait_for(repository: JobRepository, name: str) -> None:
