@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -207,6 +208,31 @@ def test_the_history_is_there_after_a_restart_of_the_dashboards(
         expect(page.locator(f"[data-job={name}]").get_by_text("done")).to_be_visible()
         page.get_by_role("link", name=name).click()
         expect(page.get_by_text("took")).to_be_visible()
+
+
+def test_pages_with_a_gate_of_their_own_are_served_beyond_loopback(
+    browser: Browser, ground: Ground
+) -> None:
+    """Without hives: the users are those of `penstock job user`, and what they do is logged."""
+    reaching = ("--database", ground.database)
+    users = ("-m", "penstock", "job", "user", "add", "ada", "--role", "submitter", *reaching)
+    environment = {**os.environ, "PENSTOCK_JOBS_PASSWORD": "a long password"}
+    subprocess.run([sys.executable, *users], check=True, env=environment, timeout=SECONDS)
+    name = new_id()
+    words = (*ground.dashboards(), "--gate", "jobs", "--host", "0.0.0.0")
+    with serving(*words) as url:
+        with looking(browser, url.replace("0.0.0.0", "127.0.0.1")) as page:
+            page.goto("/jobs")
+            page.get_by_label("Name", exact=True).fill("ada")
+            page.get_by_label("Password", exact=True).fill("a long password")
+            page.get_by_role("button", name="Sign in").click()
+            start_trial(page, name)
+            expect(page.get_by_text("submitted by ada")).to_be_visible()
+    log = ("-m", "penstock", "job", "audit", "--job", name, *reaching)
+    told = subprocess.run(
+        [sys.executable, *log], check=True, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert f"ada  submitted  {name}  fake" in told.stdout
 
 
 def test_a_section_that_is_not_there_is_named() -> None:
