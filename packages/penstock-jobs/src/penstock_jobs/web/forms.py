@@ -210,7 +210,7 @@ class PredictForm:
         self._form.set_ready(self._samples.usable and bool(self._models))
 
     def _requests(self, name: str) -> list[JobRequest]:
-        """With several models, the name of each is part of its id: that is how they are compared."""
+        """With several models, the name of each is part of its id, for the comparison."""
         several = len(self._models) > 1
         return [
             PredictModels(
