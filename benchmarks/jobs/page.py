@@ -120,6 +120,7 @@ def main(
         raise SystemExit("chromium is not installed: scripts/peers")
     with TemporaryDirectory(prefix="penstock-bench-") as name, ThreadPoolExecutor(1) as thread:
         folder = Path(name)
+        (folder / "broker").mkdir()
         with closing(AMQP_STARTERS["penstock"](folder / "broker")) as broker:
             url = f"amqp://guest:guest@127.0.0.1:{broker.port}"
             dashboards = ("dashboards", "--only", "jobs", "--port", "0", "--url", url)
