@@ -1,10 +1,10 @@
-"""`python -m benchmarks.jobs`: the queue beside Celery and Dramatiq; source tracking on Spark."""
+"""`python -m benchmarks.jobs`: the queue beside Celery, Dramatiq and Taskiq; source tracking on
+Spark."""
 
 from __future__ import annotations
 
 import os
 from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
@@ -22,7 +22,7 @@ from benchmarks.jobs.report import Figures
 from benchmarks.peers import AMQP_STARTERS, Peer
 
 _SCENARIOS: Final = ("drain", "latency", "waits", "build", "judge", "predict")
-_JOBS: Final = {"penstock": 40_000, "dramatiq": 20_000, "celery": 6_000}
+_JOBS: Final = {"penstock": 40_000, "dramatiq": 20_000, "taskiq": 6_000, "celery": 6_000}
 _LATENCY_JOBS: Final = 1_000
 _WAITING_JOBS: Final = 5_000
 _QUICK_JOBS: Final = 300
@@ -33,8 +33,9 @@ _METHOD: Final = (
     "A job writes the times at which it was sent and started (24 bytes) to a file, and does "
     "nothing else. All queues have two worker processes and persistent messages, and acknowledge "
     "after the work: Celery with `acks_late` and a prefetch of one, Dramatiq with two processes "
-    "of one thread, Penstock with `--fork 2`, which also sends a response for each job. Each "
-    "queue uses its own client, and none waits for publisher confirms. RabbitMQ is the same for "
+    "of one thread, Taskiq with two processes of 100 coroutines, Penstock with `--fork 2`, which "
+    "also sends a response for each job. Each queue uses its own client; only Taskiq's waits for "
+    "publisher confirms, outside of what is timed. RabbitMQ is the same for "
     "all. The backlog exists before the workers start; timing starts when a tenth of the jobs has "
     "started. `÷` is the first row's rate divided by the row's. Latency is measured from before "
     "the send to the job's first line, one job every 10 ms. A job that waits sleeps for a second: "
@@ -55,7 +56,7 @@ def main(
     scenario: Annotated[
         str, typer.Option(help=f"Comma-separated: {', '.join(_SCENARIOS)}; or all.")
     ] = "all",
-    peers: command.Peers = "penstock,dramatiq,celery",
+    peers: command.Peers = "penstock,dramatiq,taskiq,celery",
     rounds_: command.Rounds = 3,
     jobs: Annotated[int, typer.Option(min=0, help="Of a backlog; 0: as many as it takes.")] = 0,
     cells: Annotated[int, typer.Option(min=1, max=14, help="Of a build.")] = 14,
@@ -104,7 +105,8 @@ def _queues(
     announce: Announce,
 ) -> None:
     """All on RabbitMQ, and Penstock's on Penstock as well."""
-    results.versions |= {queue.name: queue.version for queue in queues}
+    shown = QUEUES.values() if "waits" in wanted else queues
+    results.versions |= {queue.name: queue.version for queue in shown}
     places = [("rabbitmq", queues)]
     if any(queue.name == "penstock" for queue in queues):
         places.append(("penstock", [QUEUES["penstock"]]))
@@ -114,7 +116,6 @@ def _queues(
                 results.versions[broker.name] = broker.version
                 _on(broker, figures, wanted, chosen, rounds, jobs, announce)
                 if "waits" in wanted and name == "rabbitmq":
-                    results.versions["taskiq"] = version("taskiq")
                     _waits(broker, figures, rounds, jobs)
 
 

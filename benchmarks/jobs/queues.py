@@ -136,8 +136,46 @@ class _ActorSender:
         self._send(number, time.monotonic_ns())
 
 
+class TaskiqQueue:
+    name = "taskiq"
+    version = version("taskiq")
+
+    def command(self, url: str) -> list[str]:
+        return TASKIQ_WORKER
+
+    def sender(self, url: str) -> Sender:
+        return TaskiqSender("stamp", lambda number: [number, time.monotonic_ns()])
+
+
+#: Two processes, each with as many coroutines at a time as it has by default.
+TASKIQ_WORKER: Final = [
+    *(sys.executable, "-m", "taskiq", "worker", "benchmarks.jobs.taskiq_app:broker"),
+    *("--workers", str(FORK), "--log-level", "ERROR", "--ack-type", "when_executed"),
+]
+
+
+class TaskiqSender:
+    """Its client waits for a confirm, which is after the time at which a job is sent."""
+
+    def __init__(self, task: str, arguments: Callable[[int], list[int]]) -> None:
+        from benchmarks.jobs import taskiq_app
+
+        self._broker = taskiq_app.broker
+        self._task = getattr(taskiq_app, task)
+        self._arguments = arguments
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._broker.startup())
+
+    def send(self, number: int) -> None:
+        self._loop.run_until_complete(self._task.kiq(*self._arguments(number)))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._broker.shutdown())
+        self._loop.close()
+
+
 QUEUES: Final[dict[str, JobQueue]] = {
-    queue.name: queue for queue in (PenstockQueue(), DramatiqQueue(), CeleryQueue())
+    queue.name: queue for queue in (PenstockQueue(), DramatiqQueue(), TaskiqQueue(), CeleryQueue())
 }
 
 

@@ -6,9 +6,14 @@ import os
 
 from taskiq_aio_pika import AioPikaBroker
 
-from benchmarks.jobs import waits
+from benchmarks.jobs import stamps, waits
 
 broker = AioPikaBroker(os.environ["JOBS_BENCH_URL"], qos=waits.AT_ONCE)
+
+
+@broker.task(task_name="stamp")
+async def stamp(number: int, sent: int) -> None:
+    stamps.stamp(number, sent)
 
 
 @broker.task(task_name="wait")

@@ -18,7 +18,13 @@ from typing import Any, Final, Protocol
 
 from benchmarks.jobs import stamps
 from benchmarks.jobs.measuring import each_once, until
-from benchmarks.jobs.queues import PenstockSender, Sender, working
+from benchmarks.jobs.queues import (
+    TASKIQ_WORKER,
+    PenstockSender,
+    Sender,
+    TaskiqSender,
+    working,
+)
 from benchmarks.usage import usage_of
 
 #: How long a job waits.
@@ -117,34 +123,13 @@ class TaskiqWaits:
     name = "taskiq"
     how = "coroutines"
     copies = 1
-
-    @property
-    def version(self) -> str:
-        return version("taskiq")
+    version = version("taskiq")
 
     def command(self, url: str) -> list[str]:
-        words = ["-m", "taskiq", "worker", "benchmarks.jobs.taskiq_app:broker", "--workers", "2"]
-        words += ["--max-async-tasks", str(_EACH), "--max-prefetch", str(_EACH)]
-        return [sys.executable, *words, "--log-level", "ERROR", "--ack-type", "when_executed"]
+        return [*TASKIQ_WORKER, "--max-async-tasks", str(_EACH), "--max-prefetch", str(_EACH)]
 
     def sender(self, url: str) -> Sender:
-        return _TaskiqSender()
-
-
-class _TaskiqSender:
-    def __init__(self) -> None:
-        from benchmarks.jobs import taskiq_app
-
-        self._app = taskiq_app
-        self._loop = asyncio.new_event_loop()
-        self._loop.run_until_complete(taskiq_app.broker.startup())
-
-    def send(self, number: int) -> None:
-        self._loop.run_until_complete(self._app.wait.kiq(number))
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._app.broker.shutdown())
-        self._loop.close()
+        return TaskiqSender("wait", lambda number: [number])
 
 
 class _Waiting:

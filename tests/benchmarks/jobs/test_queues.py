@@ -27,7 +27,7 @@ def broker() -> Iterator[Peer]:
 
 
 @pytest.mark.parametrize(
-    "name", ["penstock", "dramatiq", pytest.param("celery", marks=pytest.mark.slow)]
+    "name", ["penstock", "dramatiq", "taskiq", pytest.param("celery", marks=pytest.mark.slow)]
 )
 def test_a_backlog_is_worked_off_each_job_once(name: str, broker: Peer) -> None:
     run = measuring.drain(QUEUES[name], broker, os.environ[URL], JOBS)

@@ -16,7 +16,6 @@ from typing import Any, Self
 from penstock.core.errors import PenstockError, PreconditionFailed
 from penstock.core.telemetry import message_spans
 from penstock.core.trace_context import TRACEPARENT
-from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_jobs.datasets.matrices import DataMatrix
 from penstock_jobs.datasets.repository import DatasetRepository, SavedDataset
 from penstock_jobs.formats import MessageFormat, read_request, read_response, write_request
@@ -35,7 +34,7 @@ from penstock_jobs.model import (
     JobState,
 )
 from penstock_jobs.queue.properties import RequestProperties, write_request_properties
-from penstock_jobs.queue.requester import JobRequester
+from penstock_jobs.queue.requester import job_requester, send_request
 from penstock_jobs.schedule.repository import PendingJob, ScheduleRepository, workflow_jobs
 from penstock_jobs.schedule.scheduler import JobScheduler
 from penstock_store import Database
@@ -49,11 +48,10 @@ class JobService:
         retry_seconds: float = 0.0,
         retention: float = RETENTION_SECONDS,
     ) -> None:
-        address = parse_amqp_url(broker_url)
         self._repository = JobRepository(database, retention)
         self.schedules = ScheduleRepository(database, self._repository)
         self.datasets = DatasetRepository(database)
-        self._requester = JobRequester(address, retry_seconds=retry_seconds)
+        self._requester = job_requester(broker_url, retry_seconds=retry_seconds)
         self._recorder = JobRecorder(broker_url, self._repository, retry_seconds=retry_seconds)
         self._feed = JobChangeFeed(self._repository)
         self._scheduler = JobScheduler(self._requester, self._repository, self.schedules)
@@ -105,7 +103,7 @@ class JobService:
             properties = write_request_properties(
                 encoded, request.id, RequestProperties(options=options)
             )
-            await self._requester.send_encoded(request.type, encoded.body, properties)
+            await self._requester.send(request.type, encoded.body, properties)
         except PenstockError:
             await asyncio.to_thread(self._repository.forget, request.id)
             raise
@@ -175,7 +173,7 @@ class JobService:
         request, form = read_request(stored.body)
         run = await asyncio.to_thread(self._repository.run, identity)
         properties = RequestProperties(run=run + 1, options=JobOptions(priority=record.priority))
-        await self._requester.send(request, form, properties)
+        await send_request(self._requester, request, form, properties)
         return await self._next_record(identity, record)
 
     async def replay(self, ids: Collection[str] | None = None) -> int:

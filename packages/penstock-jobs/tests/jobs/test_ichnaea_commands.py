@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import penstock_jobs.commands.worker
@@ -126,12 +127,12 @@ def test_data_that_is_missing_is_told(command: str, option: str) -> None:
         (("--durable",), {"durability": Durability.DURABLE}),
         (("-i", "ichnaea.sh -x"), {"script": ("ichnaea.sh", "-x")}),
         (("--ichnaea-script", "a"), {"script": ("a",)}),
-        (("--shell", "ssh://ada@host", "--key", "k"), {"shell": "ssh://ada@host"}),
+        (("--shell", "ssh://ada@host"), {"shell": "ssh://ada@host"}),
+        (("--key", "k", "--key", "l"), {"keys": (Path("k"), Path("l"))}),
         (("--known-hosts", "file"), {"known_hosts": Path("file")}),
         (("--fork", "3"), {"slots": 3}),
         (("--request-queue", "mine"), {"request_queue": "mine"}),
         (("--response-queue", "a,b"), {"response_queues": ("a", "b")}),
-        (("--verbose",), {}),
     ],
 )
 def test_options_of_a_process_reach_its_worker(
@@ -166,7 +167,28 @@ def test_the_history_of_a_process_is_in_its_database(
     assert databases == ["postgresql://h/jobs", None]
 
 
+@pytest.mark.parametrize("kind", ["fake", "build-models", "predict-models"])
+@pytest.mark.parametrize(("words", "level"), [((), "warning"), (("--verbose",), "info")])
+def test_a_verbose_process_logs_more(
+    monkeypatch: pytest.MonkeyPatch, kind: str, words: tuple[str, ...], level: str
+) -> None:
+    planned(monkeypatch, f"{kind}:process", *words)
+    assert levels[-1] == level
+
+
+def test_every_option_of_the_commands_is_tested() -> None:
+    """In this file, or as an option of all requests in that of `submit`."""
+    files = Path(__file__), Path(__file__).with_name("test_submit_command.py")
+    text = "".join(file.read_text() for file in files)
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        for option in command.params if ":" in name else ():
+            words = [*option.opts, *option.secondary_opts]
+            assert any(f'"{word}' in text for word in words), f"{name} {words}"
+
+
 databases: list[str | None] = []
+levels: list[str] = []
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[str, WorkerPlan]:
@@ -177,7 +199,9 @@ def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[str, WorkerPl
         databases.append(database)
 
     monkeypatch.setattr(penstock_jobs.commands.worker, "_run", run)
-    monkeypatch.setattr(penstock_jobs.commands.worker, "configure_logs", lambda _: None)
+    monkeypatch.setattr(
+        penstock_jobs.commands.worker, "configure_logs", lambda logs: levels.append(logs.level)
+    )
     told = CliRunner().invoke(app, list(words))
     assert told.exit_code == 0, told.output
     return found[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ from penstock.cli import app
 from penstock_jobs.executors.commands import CommandProgress
 from penstock_jobs.science import model_file
 from penstock_jobs.science.model import SourceModel
+from penstock_jobs.science.prediction import SourcePredictor
 from tests.jobs.science.conftest import matrix, model, samples, slopes
 
 __all__ = ["matrix", "model", "samples", "slopes"]
@@ -34,7 +36,8 @@ def test_data_to_try_it_with_are_the_same_for_the_same_seed(data: Path, tmp_path
     assert (again / "reference.csv").read_bytes() == (data / "reference.csv").read_bytes()
     names = sorted(path.name for path in (data / "aging").iterdir())
     assert len(names) == 26
-    assert names[0] == "envCL-Summer.txt"
+    assert names[:2] == ["envCL-Estiu.txt", "envCL-Hivern.txt"]
+    assert "envFRNAPH.I-Estiu.txt" in names
 
 
 def test_predict_prints_what_the_original_prints(data: Path, model: SourceModel) -> None:
@@ -42,13 +45,35 @@ def test_predict_prints_what_the_original_prints(data: Path, model: SourceModel)
     models.write_bytes(model_file.save_model(model))
     status, printed = run(f"--models={models}", "predict", data / "samples.csv")
     assert status == 0
-    assert printed[0] == "***New sample, # 1 / 15"
+    announced = [line for line in printed if line.startswith("***")]
+    assert announced == [f"***New sample, # {number} / 15" for number in range(1, 16)]
     assert printed.count("Table:") == 3
     assert [line.split(":")[0] for line in printed if line.startswith("samples-")] == [
         "samples-MAJORITY_VOTE",
         "samples-ERROR",
         "samples-ERROR2",
     ]
+
+
+def test_a_sample_is_announced_when_those_before_it_are_predicted(
+    data: Path, model: SourceModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = data / "models.zip"
+    models.write_bytes(model_file.save_model(model))
+    original, at = SourcePredictor.predict, iter(range(1, 16))
+
+    def predict(*arguments: Any) -> Any:
+        print(f"predicts {next(at)}")
+        return original(*arguments)
+
+    monkeypatch.setattr(SourcePredictor, "predict", predict)
+    _, printed = run(f"--models={models}", "predict", data / "samples.csv")
+    expected = [
+        text
+        for number in range(1, 16)
+        for text in (f"***New sample, # {number} / 15", f"predicts {number}")
+    ]
+    assert printed[:30] == expected
 
 
 def test_predict_explains_itself_if_asked(data: Path, model: SourceModel) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import penstock_jobs.client
 from penstock_jobs.commands.job import app as jobs
 from penstock_jobs.commands.submit import app
+from penstock_jobs.executors.ichnaea_script import read_predictions
 from penstock_jobs.formats import MessageFormat
 from penstock_jobs.model import JobOptions, JobRequest, JobResponse, VoteResult
 from penstock_jobs.queue.topology import Durability
@@ -130,7 +131,9 @@ def connected(monkeypatch: pytest.MonkeyPatch, answer: JobResponse) -> Connected
     return client
 
 
-@pytest.mark.parametrize("command", ["fake:request", "build-models:request"])
+@pytest.mark.parametrize(
+    "command", ["fake:request", "build-models:request", "predict-models:request"]
+)
 def test_each_option_of_a_request_reaches_the_broker(
     monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -151,6 +154,23 @@ def test_each_option_of_a_request_reaches_the_broker(
     told = CliRunner().invoke(jobs, [command, *own, "--json", "--durable"])
     assert client.seen["form"] is MessageFormat.JSON
     assert client.seen["durability"] is Durability.DURABLE
+
+
+def test_a_prediction_as_text_is_read_as_that_of_the_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It has the columns of the script, whatever else the response has."""
+    table = {"FC": ("2.2e+06", ""), "CLASS": ("P6-HM01", "P6-CW02"), "PRED": ("1", "-1")}
+    more = {"confidence": ("0.9", "0.8"), "decided by": ("FC, GA17", "FC, GA17")}
+    confusion = {"-1": (1, 0), "1": (0, 1)}
+    found = VoteResult("ERROR2", 2, 2, 0.0, {**table, **more}, confusion)
+    connected(monkeypatch, JobResponse("p", "predict_models", results=(found,)))
+    target = tmp_path / "cyprus_result.txt"
+    words = ("predict-models:request", "--fake", "1:1", "--output", str(target))
+    assert CliRunner().invoke(jobs, words).exit_code == 0
+
+    [read] = read_predictions(target.read_text().splitlines())
+    assert read == VoteResult("ERROR2", 2, 2, 0.0, table, confusion)
 
 
 def test_the_name_of_the_output_tells_its_format(

@@ -39,10 +39,10 @@ from penstock_jobs.commands.worker import (
     ResponseQueue,
     Script,
     Shell,
+    Verbose,
     worker,
 )
 
-Verbose = Annotated[bool, typer.Option("--verbose", help="Log more.")]
 DatasetFile = Annotated[
     Path | None, typer.Option("--dataset", help="Samples: a CSV with ; between cells.")
 ]

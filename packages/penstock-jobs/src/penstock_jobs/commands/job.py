@@ -180,11 +180,10 @@ def _replay(url: str, ids: list[str] | None) -> None:
 
 
 async def _with_requester(url: str, use: Callable[[JobRequester], Awaitable[None]]) -> None:
-    from penstock.wire.amqp091.address import parse_amqp_url
-    from penstock_jobs.queue.requester import JobRequester
+    from penstock_jobs.queue.requester import job_requester
 
     log_warnings_plainly()
-    requester = JobRequester(parse_amqp_url(url))
+    requester = job_requester(url)
     await requester.open()
     try:
         await use(requester)

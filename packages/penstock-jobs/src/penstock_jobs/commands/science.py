@@ -101,9 +101,18 @@ def predict(
 
     model = load_model(read_file(_given(context.obj.models, "--models")))
     samples = prepare(read_csv(read_file(data)))
-    for number in range(1, len(samples) + 1):
-        typer.echo(f"***New sample, # {number} / {len(samples)}")
-    predictions = SourcePredictor(model).predict(samples.values, samples.seasons)
+    begun = 0
+
+    def announce(done: int, _: object = None) -> None:
+        """Samples are predicted in blocks; the next one begins when a block is done."""
+        nonlocal begun
+        for number in range(begun + 1, min(done + 1, len(samples)) + 1):
+            typer.echo(f"***New sample, # {number} / {len(samples)}")
+        begun = min(done + 1, len(samples))
+
+    predictor = SourcePredictor(model)
+    announce(0)
+    predictions = predictor.predict_in_blocks(samples.values, samples.seasons, announce)
     for each in predictions.values():
         for line in prediction_lines(data.stem, samples, each):
             typer.echo(line)
@@ -201,7 +210,7 @@ def synthesize(
     """Write synthetic data: a reference, samples, and decay trials."""
     from penstock_jobs.formats.csv import write_csv
     from penstock_jobs.science import synthetic
-    from penstock_jobs.science.indicators import season_at
+    from penstock_jobs.science.indicators import trials_file
 
     trials = folder / "aging"
     trials.mkdir(parents=True, exist_ok=True)
@@ -209,9 +218,7 @@ def synthesize(
     (folder / "samples.csv").write_text(write_csv(synthetic.test_columns(seed)))
     for name, agings in synthetic.agings(seed).items():
         for aging in agings:
-            season = season_at(aging.position or 0.0)
-            assert season is not None
-            file = trials / f"env{name.replace('.', '')}-{season.name.capitalize()}.txt"
+            file = trials / trials_file(name, aging.position)
             file.write_text(synthetic.trials_text(aging))
     typer.echo(f"reference.csv, samples.csv and aging/ are in {folder}")
 

@@ -143,6 +143,7 @@ Soft = Annotated[
     typer.Option(metavar="TIME", help="Time after which a job is asked to end: 90s, 2h."),
 ]
 Hard = Annotated[str | None, typer.Option(metavar="TIME", help="Time after which a job is ended.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more, and what jobs print.")]
 Grace = Annotated[
     str | None,
     typer.Option(
@@ -184,7 +185,7 @@ def worker(
     response_exchange: ResponseExchange = None,
     response_queue: ResponseQueue = None,
     connection_type: ConnectionType = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    verbose: Verbose = False,
     with_stdin: StopWithStdin = False,
 ) -> None:
     """Consume requests and run jobs. Prints one line when ready, stops cleanly on SIGTERM."""
@@ -269,9 +270,7 @@ async def _run(
 
     async with AsyncExitStack() as opened, stop_event(with_stdin) as stop:
         history_check = (
-            None
-            if database is None
-            else await _history(opened, url, database, plan.retry_seconds, retention)
+            None if database is None else await _history(opened, url, database, plan, retention)
         )
         worker = build_worker(url, plan, history_check)
         if metrics is not None:
@@ -287,29 +286,26 @@ async def _history(
     opened: AsyncExitStack,
     url: str,
     database: str,
-    retry_seconds: float,
+    plan: WorkerPlan,
     retention: float | None,
 ) -> HistoryCheck:
     import penstock_store
-    from penstock.client.url import BrokerProtocol, protocol_of
-    from penstock.wire.amqp091.address import parse_amqp_url
     from penstock_jobs.history.recorder import JobRecorder
     from penstock_jobs.history.repository import RETENTION_SECONDS, JobRepository
-    from penstock_jobs.queue.requester import JobRequester
+    from penstock_jobs.queue.requester import job_requester
     from penstock_jobs.schedule.repository import ScheduleRepository
     from penstock_jobs.schedule.scheduler import JobScheduler
     from penstock_jobs.worker.history_check import HistoryCheck
 
     store = opened.enter_context(penstock_store.open(database, Path()))
     repository = JobRepository(store, retention or RETENTION_SECONDS)
-    recorder = JobRecorder(url, repository, retry_seconds)
+    recorder = JobRecorder(url, repository, plan.retry_seconds)
     await recorder.open()
     opened.push_async_callback(recorder.close)
-    if protocol_of(url) is not BrokerProtocol.AMQP10:  # publishing scheduled jobs needs 0-9-1
-        requester = JobRequester(parse_amqp_url(url), retry_seconds=retry_seconds)
-        await requester.open()
-        opened.push_async_callback(requester.close)
-        scheduler = JobScheduler(requester, repository, ScheduleRepository(store, repository))
-        await scheduler.open()
-        opened.push_async_callback(scheduler.close)
+    requester = job_requester(url, plan.durability, plan.retry_seconds)
+    await requester.open()
+    opened.push_async_callback(requester.close)
+    scheduler = JobScheduler(requester, repository, ScheduleRepository(store, repository))
+    await scheduler.open()
+    opened.push_async_callback(scheduler.close)
     return HistoryCheck(repository)

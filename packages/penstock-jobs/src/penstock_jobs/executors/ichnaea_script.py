@@ -26,7 +26,7 @@ from penstock_jobs.model import (
     VoteResult,
     as_fake,
 )
-from penstock_jobs.science.indicators import column_name
+from penstock_jobs.science.indicators import trials_file
 from penstock_jobs.shells.shell import CommandOutcome, CommandShell, WorkFolder
 
 _SAMPLE: Final = re.compile(r"\*\*\*New sample, # (\d+) / (\d+)")
@@ -120,14 +120,8 @@ class ScriptAttempt:
 
 def _trial_files(request: BuildModels) -> Iterator[tuple[str, bytes]]:
     for column, agings in request.agings.items():
-        plain = re.sub(r"[^A-Za-z0-9_.]", "", column_name(column))
         for aging in agings:
-            yield f"env{plain}-{_season(aging)}.txt", _trials(aging)
-
-
-def _season(aging: Aging) -> str:
-    position = 0.5 if aging.position is None else aging.position % 1
-    return "Estiu" if 0.25 <= position < 0.75 else "Hivern"
+            yield trials_file(column, aging.position), _trials(aging)
 
 
 def _trials(aging: Aging) -> bytes:

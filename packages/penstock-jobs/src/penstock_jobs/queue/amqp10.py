@@ -4,7 +4,7 @@ AMQP 1.0 as brokers implement it has no transactions: the response is confirmed 
 request is acknowledged. A worker that is killed in between leaves the request to be answered again;
 receivers deduplicate by message id. Exchanges cannot be declared over AMQP 1.0, so they are
 declared over 0-9-1 where the broker speaks it on the same port. Responses published while a
-requester is disconnected are lost to it, and requests have no priorities.
+requester is disconnected are lost to it.
 """
 
 from __future__ import annotations
@@ -12,36 +12,54 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from penstock.client import (
     Fabric,
     FabricClosed,
     MessageReceiver,
-    MessageSender,
     ReceivedMessage,
     connect,
 )
 from penstock.client.amqp091.connection import AmqpClientConnection
 from penstock.client.amqp091.connection import connect as connect_amqp091
+from penstock.client.amqp10.connection import Amqp10RecoveringConnection
+from penstock.client.amqp10.consumer import queue_address
+from penstock.client.amqp10.endpoint import parse_endpoint
+from penstock.client.amqp10.publisher import Amqp10Publisher
 from penstock.client.message import Body
 from penstock.core.basic_properties import PERSISTENT, BasicProperties
 from penstock.core.errors import NotFound, PenstockError, PreconditionFailed, Unsupported
 from penstock.core.logs import get_logger
 from penstock.wire.amqp091.address import parse_amqp_url
-from penstock_jobs.formats import MessageFormat, write_request
-from penstock_jobs.model import JobOptions, JobRequest, write_options
-from penstock_jobs.queue.properties import REPLY_TO
-from penstock_jobs.queue.requester import FailureCallback, ResponseCallback
+from penstock.wire.amqp10.message import (
+    Amqp10Header,
+    Amqp10Message,
+    Amqp10Properties,
+    encode_message,
+)
+from penstock.wire.amqp10.values import Timestamp, UByte
+from penstock_jobs.formats import MessageFormat
+from penstock_jobs.model import JobOptions, JobRequest
+from penstock_jobs.queue.properties import REPLY_TO, RequestProperties
+from penstock_jobs.queue.requester import (
+    DeadLetterChoice,
+    FailureCallback,
+    ResponseCallback,
+    send_request,
+    traced_properties,
+)
 from penstock_jobs.queue.topology import (
     CONTROL,
     HISTORY,
     RESPONSES,
+    TYPES,
     Durability,
+    dead_name,
     declare,
     declare_history,
     declare_response_router,
@@ -110,6 +128,7 @@ class Amqp10WorkerConnection:
         self._queue = queue
         self._url = url
         self._fabric: Fabric = connect(url, retry_seconds=retry_seconds)
+        self._publisher = Amqp10JobPublisher(url, retry_seconds)
         self._listener: WorkerListener
         self._receiving = asyncio.Event()
         self._receiving.set()
@@ -123,6 +142,7 @@ class Amqp10WorkerConnection:
         self._failed = asyncio.get_running_loop().create_future()
         try:
             await self._fabric.open()
+            await self._publisher.open()
             await declare_over_amqp091(self._url, self._declare)
             self._spawn(self._tasks, self._receive_cancel_requests())
             for kind in self._kinds:
@@ -140,6 +160,7 @@ class Amqp10WorkerConnection:
         for task in (*self._tasks, *self._settling):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._settling, return_exceptions=True)
+        await self._publisher.close()
         await self._fabric.close()
 
     async def failed(self) -> Exception:
@@ -209,11 +230,7 @@ class Amqp10WorkerConnection:
     async def _settle(self, settlement: JobSettlement) -> None:
         try:
             for message in settlement.messages:
-                await self._sender(message).send(
-                    message.body,
-                    headers=_headers(message.properties),
-                    message_id=message.properties.message_id,
-                )
+                await (await self._publisher.post(message))
         except PenstockError as error:
             log.warning("response not delivered", reason=str(error))
             await settlement.delivery.handle.requeue()
@@ -234,14 +251,9 @@ class Amqp10WorkerConnection:
 
     async def _publish_progress(self, message: JobMessage) -> None:
         try:
-            await self._sender(message).post(message.body, headers=_headers(message.properties))
+            await self._publisher.post(message)
         except PenstockError as error:
             log.debug("progress not published", reason=str(error))
-
-    def _sender(self, message: JobMessage) -> MessageSender:
-        if not message.exchange:
-            return self._fabric.push(message.key)
-        return self._fabric.publisher(message.key, exchange=message.exchange)
 
     async def _receive_cancel_requests(self) -> None:
         """From the first stored one. The mark creates the stream if it does not exist."""
@@ -259,12 +271,60 @@ class Amqp10WorkerConnection:
         task.add_done_callback(group.discard)
 
 
-def _headers(properties: BasicProperties) -> dict[str, Any]:
-    """The headers, with the reply-to, which the client's patterns do not send as a property."""
-    headers = dict(properties.headers or {})
-    if properties.reply_to is not None:
-        headers[REPLY_TO] = properties.reply_to
-    return headers
+class Amqp10JobPublisher:
+    """Publishes messages with all their properties, such as the priority and the reply-to."""
+
+    def __init__(self, url: str, retry_seconds: float) -> None:
+        endpoint = parse_endpoint(url)
+        self._connection = Amqp10RecoveringConnection(endpoint, "-jobs", None, retry_seconds)
+        self._publishers: dict[str, Amqp10Publisher] = {}
+
+    async def open(self) -> None:
+        await self._connection.open()
+
+    async def close(self) -> None:
+        for publisher in self._publishers.values():
+            await publisher.close()
+        await self._connection.close()
+
+    async def post(self, message: JobMessage) -> asyncio.Future[None]:
+        """The future is done when the broker has confirmed it."""
+        address = queue_address(message.key)
+        if message.exchange:
+            address = f"/exchange/{quote(message.exchange, safe='')}"
+        publisher = self._publishers.get(address)
+        if publisher is None:
+            is_queue = not message.exchange
+            publisher = self._publishers[address] = Amqp10Publisher(
+                self._connection, address, mandatory=is_queue, makes=is_queue
+            )
+        return await publisher.post(_payload(message))
+
+
+def _payload(message: JobMessage) -> bytes:
+    given = message.properties
+    headers = dict(given.headers or {})
+    if given.reply_to:  # RabbitMQ before 4 does not pass every reply-to on
+        headers[REPLY_TO] = given.reply_to
+    seconds = time.time() if given.timestamp is None else given.timestamp
+    return encode_message(
+        Amqp10Message(
+            message.body,
+            header=Amqp10Header(
+                durable=given.persistent,
+                priority=None if given.priority is None else UByte(given.priority),
+            ),
+            properties=Amqp10Properties(
+                message_id=given.message_id or uuid.uuid4().hex,
+                subject=message.key if message.exchange else None,
+                reply_to=queue_address(given.reply_to) if given.reply_to else None,
+                correlation_id=given.correlation_id,
+                content_type=given.content_type,
+                creation_time=Timestamp(int(seconds * 1000)),
+            ),
+            application_properties=headers or None,
+        )
+    )
 
 
 def _properties(message: ReceivedMessage) -> BasicProperties:
@@ -272,6 +332,7 @@ def _properties(message: ReceivedMessage) -> BasicProperties:
         message.content_type,
         dict(message.headers) or None,
         PERSISTENT,
+        priority=message.priority,
         correlation_id=message.correlation_id,
         reply_to=_reply_key(message.reply_to),
         message_id=message.message_id,
@@ -345,8 +406,8 @@ class Amqp10HistorySource:
         task.add_done_callback(self._acknowledging.discard)
 
 
-class Amqp10RequesterConnection:
-    """Implements `penstock_jobs.queue.requester.RequesterConnection`."""
+class Amqp10JobRequester:
+    """Implements `penstock_jobs.queue.requester.JobRequester`."""
 
     def __init__(
         self, url: str, durability: Durability = Durability.DURABLE, retry_seconds: float = 0.0
@@ -354,44 +415,106 @@ class Amqp10RequesterConnection:
         self._url = url
         self._durability = durability
         self._declared: set[str] = set()
+        self._publisher = Amqp10JobPublisher(url, retry_seconds)
+
+    async def open(self) -> None:
+        await self._publisher.open()
+
+    async def close(self) -> None:
+        await self._publisher.close()
+
+    async def send(self, kind: str, body: bytes, properties: BasicProperties) -> None:
+        await self._declare(kind)
+        exchange = request_name(kind)
+        with traced_properties(exchange, properties) as traced:
+            await (await self._publisher.post(JobMessage(exchange, "", body, traced)))
+
+    async def cancel(self, identity: str, run: int | None = None) -> None:
+        body = write_cancel_request(CancelRequest(identity, time.time(), run))
+        async with _sent_to_control(self._url, body):
+            return
+
+    async def dead(
+        self, kinds: Collection[str] = TYPES, limit: int = 1_000
+    ) -> list[tuple[JobRequest, str]]:
+        choice = DeadLetterChoice(())
+        await self._replay(kinds, limit, choice)
+        return choice.letters
+
+    async def replay(self, ids: Collection[str] | None = None, limit: int = 10_000) -> list[str]:
+        choice = DeadLetterChoice(ids)
+        await self._replay(TYPES, limit, choice)
+        return choice.replayed
+
+    async def _replay(self, kinds: Collection[str], limit: int, choice: DeadLetterChoice) -> None:
+        """Read each queue up to a mark, published after the dead letters. A chosen one is submitted
+        before it is acknowledged, so one that is submitted twice has the same run."""
+        async with connect(self._url) as fabric:
+            for kind in kinds:
+                await self._declare(kind)
+                queue = dead_name(kind)
+                mark = uuid.uuid4().hex
+                properties = BasicProperties(message_id=mark)
+                await (await self._publisher.post(JobMessage("", queue, b"mark", properties)))
+                receiver = await fabric.pull(queue, prefetch=limit + 1).open()
+                read = 0
+                while (message := await receiver.receive()).message_id != mark:
+                    read += 1
+                    given = _properties(message)
+                    again = choice.read(message.body, given) if read <= limit else None
+                    if again is not None:
+                        await self.send(kind, message.body, again)
+                        await message.ack()
+                await message.ack()
+                await receiver.close()  # requeues the others
+
+    async def _declare(self, kind: str) -> None:
+        if kind not in self._declared:
+            await declare_over_amqp091(
+                self._url, lambda connection: declare(connection, kind, self._durability)
+            )
+            self._declared.add(kind)
+
+
+class Amqp10RequesterConnection:
+    """Implements `penstock_jobs.queue.requester.RequesterConnection`."""
+
+    def __init__(
+        self, url: str, durability: Durability = Durability.DURABLE, retry_seconds: float = 0.0
+    ) -> None:
+        self._url = url
         self._token = uuid.uuid4().hex
+        self._requester = Amqp10JobRequester(url, durability, retry_seconds)
         self._fabric: Fabric = connect(url, retry_seconds=retry_seconds)
         self._receiving: asyncio.Task[None] | None = None
 
     async def open(self, on_response: ResponseCallback, on_failure: FailureCallback) -> None:
-        await self._fabric.open()
-        await declare_over_amqp091(self._url, declare_response_router)
-        receiver = self._fabric.subscribe(self._token, exchange=RESPONSES)
+        await self._requester.open()
         try:
+            await declare_over_amqp091(self._url, declare_response_router)
+            receiver = self._fabric.subscribe(self._token, exchange=RESPONSES)
             async with asyncio.timeout(_OPEN_SECONDS):
                 await receiver.open()
         except TimeoutError:
-            await self._fabric.close()
+            await self.close()
             raise NotFound(f"no exchange {RESPONSES}: {_DECLARE}") from None
         except BaseException:
-            await self._fabric.close()
+            await self.close()
             raise
         self._receiving = asyncio.create_task(self._receive(receiver, on_response, on_failure))
 
     async def send(self, request: JobRequest, options: JobOptions, form: MessageFormat) -> None:
-        if request.type not in self._declared:
-            await declare_over_amqp091(
-                self._url, lambda connection: declare(connection, request.type, self._durability)
-            )
-            self._declared.add(request.type)
-        headers = write_options(options) | {REPLY_TO: self._token}
-        requests = self._fabric.publisher("", exchange=request_name(request.type))
-        await requests.send(write_request(request, form).body, headers=headers)
+        given = RequestProperties(reply_to=self._token, options=options)
+        await send_request(self._requester, request, form, given)
 
     async def cancel(self, identity: str) -> None:
-        body = write_cancel_request(CancelRequest(identity, time.time()))
-        async with _sent_to_control(self._url, body):
-            return
+        await self._requester.cancel(identity)
 
     async def close(self) -> None:
         if self._receiving is not None:
             self._receiving.cancel()
             await asyncio.gather(self._receiving, return_exceptions=True)
+        await self._requester.close()
         await self._fabric.close()
 
     async def _receive(

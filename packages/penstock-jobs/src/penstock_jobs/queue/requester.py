@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -49,8 +49,84 @@ ResponseCallback = Callable[[bytes], None]
 FailureCallback = Callable[[PenstockError], None]
 
 
-class JobRequester:
-    """Sends requests over a connection of its own, which recovers by itself."""
+class JobRequester(Protocol):
+    """Sends requests over a connection of its own, which recovers by itself; over any protocol."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def send(self, kind: str, body: bytes, properties: BasicProperties) -> None:
+        """Returns when the broker has confirmed it."""
+
+    async def cancel(self, identity: str, run: int | None = None) -> None:
+        """Publish a cancel request to all workers, present and future."""
+
+    async def dead(
+        self, kinds: Collection[str] = TYPES, limit: int = 1_000
+    ) -> list[tuple[JobRequest, str]]:
+        """Dead letters with their errors; they stay in their queues."""
+
+    async def replay(self, ids: Collection[str] | None = None, limit: int = 10_000) -> list[str]:
+        """Submit dead letters again, all or some. Returns their ids."""
+
+
+def job_requester(
+    url: str, durability: Durability = Durability.DURABLE, retry_seconds: float = 0.0
+) -> JobRequester:
+    if protocol_of(url) is BrokerProtocol.AMQP10:
+        from penstock_jobs.queue.amqp10 import Amqp10JobRequester
+
+        return Amqp10JobRequester(url, durability, retry_seconds)
+    return Amqp091JobRequester(parse_amqp_url(url), durability, retry_seconds)
+
+
+async def send_request(
+    requester: JobRequester,
+    request: JobRequest,
+    form: MessageFormat = MessageFormat.JSON,
+    properties: RequestProperties | None = None,
+) -> None:
+    encoded = write_request(request, form)
+    given = write_request_properties(encoded, request.id, properties or RequestProperties())
+    await requester.send(request.type, encoded.body, given)
+
+
+@contextmanager
+def traced_properties(exchange: str, properties: BasicProperties) -> Iterator[BasicProperties]:
+    """With the trace of the request, if spans are recorded; the span is that of the publish."""
+    spans = message_spans()
+    if spans is None:
+        yield properties
+    else:
+        with spans.publishing(exchange, properties.headers) as headers:
+            yield replace(properties, headers=headers)
+
+
+class DeadLetterChoice:
+    """Which dead letters are submitted again; those that are read are listed with their errors."""
+
+    def __init__(self, ids: Collection[str] | None) -> None:
+        self._ids = ids
+        self.letters: list[tuple[JobRequest, str]] = []
+        self.replayed: list[str] = []
+
+    def read(self, body: bytes, properties: BasicProperties) -> BasicProperties | None:
+        """The properties to submit it again with; None if it stays, or is no request."""
+        try:
+            request, _ = read_request(body)
+        except PenstockError:
+            return None
+        error = (properties.headers or {}).get(ERROR, "")
+        self.letters.append((request, str(error)))
+        if self._ids is not None and request.id not in self._ids:
+            return None
+        self.replayed.append(request.id)
+        return replay_properties(properties, read_request_properties(properties).run + 1)
+
+
+class Amqp091JobRequester:
+    """Implements `JobRequester`."""
 
     def __init__(
         self,
@@ -64,7 +140,6 @@ class JobRequester:
         )
         self._channel: AmqpClientChannel | None = None
         self._declared: set[str] = set()
-        self._spans = message_spans()
 
     async def open(self) -> None:
         await self._link.open()
@@ -72,31 +147,12 @@ class JobRequester:
     async def close(self) -> None:
         await self._link.close()
 
-    async def send(
-        self,
-        request: JobRequest,
-        form: MessageFormat = MessageFormat.JSON,
-        properties: RequestProperties | None = None,
-    ) -> None:
-        """Returns when the broker has confirmed it."""
-        encoded = write_request(request, form)
-        await self.send_encoded(
-            request.type,
-            encoded.body,
-            write_request_properties(encoded, request.id, properties or RequestProperties()),
-        )
-
-    async def send_encoded(self, kind: str, body: bytes, properties: BasicProperties) -> None:
+    async def send(self, kind: str, body: bytes, properties: BasicProperties) -> None:
         exchange = request_name(kind)
-        if self._spans is None:
-            await self._publish(kind, exchange, "", body, properties)
-        else:
-            with self._spans.publishing(exchange, properties.headers) as headers:
-                traced = replace(properties, headers=headers)
-                await self._publish(kind, exchange, "", body, traced)
+        with traced_properties(exchange, properties) as traced:
+            await self._publish(kind, exchange, "", body, traced)
 
     async def cancel(self, identity: str, run: int | None = None) -> None:
-        """Publish a cancel request to all workers, present and future."""
         body = write_cancel_request(CancelRequest(identity, time.time(), run))
         properties = BasicProperties("application/json", delivery_mode=PERSISTENT)
         await self._publish(CONTROL, "", CONTROL, body, properties)
@@ -104,33 +160,16 @@ class JobRequester:
     async def dead(
         self, kinds: Collection[str] = TYPES, limit: int = 1_000
     ) -> list[tuple[JobRequest, str]]:
-        """Dead letters with their errors; they stay in their queues."""
-        letters: list[tuple[JobRequest, str]] = []
-
-        def list_only(content: AmqpContent, request: JobRequest) -> bool:
-            headers = decode_header(content.header).headers or {}
-            letters.append((request, str(headers.get(ERROR, ""))))
-            return False
-
-        await self._replay(kinds, limit, list_only)
-        return letters
+        choice = DeadLetterChoice(())
+        await self._replay(kinds, limit, choice)
+        return choice.letters
 
     async def replay(self, ids: Collection[str] | None = None, limit: int = 10_000) -> list[str]:
-        """Submit dead letters again, all or some. Returns their ids."""
-        replayed: list[str] = []
+        choice = DeadLetterChoice(ids)
+        await self._replay(TYPES, limit, choice)
+        return choice.replayed
 
-        def chosen(_: AmqpContent, request: JobRequest) -> bool:
-            if ids is not None and request.id not in ids:
-                return False
-            replayed.append(request.id)
-            return True
-
-        await self._replay(TYPES, limit, chosen)
-        return replayed
-
-    async def _replay(
-        self, kinds: Collection[str], limit: int, chosen: Callable[[AmqpContent, JobRequest], bool]
-    ) -> None:
+    async def _replay(self, kinds: Collection[str], limit: int, choice: DeadLetterChoice) -> None:
         """Read the dead letters; a transaction moves the chosen ones to the request queue."""
         connection = await self._link.connection()
         for kind in kinds:
@@ -141,14 +180,8 @@ class JobRequester:
                 content = await channel.get(dead_name(kind))
                 if content is None:
                     break
-                try:
-                    request, _form = read_request(content.body)
-                except PenstockError:
-                    continue
-                if chosen(content, request):
-                    former = decode_header(content.header)
-                    run = read_request_properties(former).run + 1
-                    properties = replay_properties(former, run)
+                properties = choice.read(content.body, decode_header(content.header))
+                if properties is not None:
                     channel.publish(request_name(kind), "", content.body, properties)
                     channel.ack(content.tag)
             await channel.commit()
@@ -219,7 +252,7 @@ class Amqp091RequesterConnection:
         address = parse_amqp_url(url)
         self._token = uuid.uuid4().hex
         self._queue = f"penstock_jobs.client.{self._token}"
-        self._requester = JobRequester(address, durability, retry_seconds)
+        self._requester = Amqp091JobRequester(address, durability, retry_seconds)
         self._link = AmqpRecoveringConnection(
             address, "penstock jobs client", self._prepare, retry_seconds=retry_seconds
         )
@@ -238,9 +271,8 @@ class Amqp091RequesterConnection:
             raise
 
     async def send(self, request: JobRequest, options: JobOptions, form: MessageFormat) -> None:
-        await self._requester.send(
-            request, form, RequestProperties(reply_to=self._token, options=options)
-        )
+        given = RequestProperties(reply_to=self._token, options=options)
+        await send_request(self._requester, request, form, given)
 
     async def cancel(self, identity: str) -> None:
         await self._requester.cancel(identity)

@@ -72,10 +72,7 @@ async def declare(
     """The exchanges and queues of a type; `queue` replaces its request queue."""
     channel = await connection.channel()
     requests, responses = request_name(kind), response_name(kind)
-    await channel.declare_exchange(requests, "direct")
-    await channel.declare_exchange(responses, "fanout")
-    await channel.declare_exchange(RESPONSES, "direct")
-    await channel.bind_exchange(RESPONSES, responses)
+    await _exchanges(channel, kind)
     durable = durability is Durability.DURABLE
     arguments = {
         "x-max-priority": PRIORITIES - 1,
@@ -91,6 +88,13 @@ async def declare(
     limits = _DEAD_LIMITS if durable else {}
     channel = await _queue(connection, channel, dead_name(kind), limits, durable)
     await channel.close()
+
+
+async def _exchanges(channel: AmqpClientChannel, kind: str) -> None:
+    await channel.declare_exchange(request_name(kind), "direct")
+    await channel.declare_exchange(response_name(kind), "fanout")
+    await channel.declare_exchange(RESPONSES, "direct")
+    await channel.bind_exchange(RESPONSES, response_name(kind))
 
 
 async def declare_responses(
@@ -134,12 +138,12 @@ async def declare_retry(channel: AmqpClientChannel, kind: str, seconds: int, que
 
 
 async def declare_history(connection: AmqpClientConnection) -> None:
-    """A queue that receives a copy of every request and every response."""
-    for kind in TYPES:
-        await declare(connection, kind)
+    """A queue that receives a copy of every request and every response. Request queues are left to
+    workers and requesters, which know whether they are those of the Ichnaea clients."""
     channel = await connection.channel()
     await channel.declare_queue(HISTORY, arguments={"x-max-length-bytes": _HISTORY_BYTES})
     for kind in TYPES:
+        await _exchanges(channel, kind)
         await channel.bind(HISTORY, request_name(kind))
         await channel.bind(HISTORY, response_name(kind))
     await channel.close()

@@ -78,7 +78,7 @@ class JobScheduler:
             encoded = EncodedMessage(body, form.value)
             given = RequestProperties(options=pending.options, scheduled=True)
             properties = write_request_properties(encoded, request.id, given)
-            await self._requester.send_encoded(request.type, body, properties)
+            await self._requester.send(request.type, body, properties)
         await asyncio.to_thread(self._schedules.remove_pending, pending.id)
 
     async def _end(self, pending: PendingJob, error: PenstockError) -> None:

@@ -124,6 +124,13 @@ def season_at(position: float) -> Season | None:
     return Season.SUMMER if 0.25 <= position < 0.75 else Season.WINTER
 
 
+def trials_file(column: str, position: float | None) -> str:
+    """The name of the file with the decay trials of a column, as `envFRNAPH.I-Estiu.txt`."""
+    plain = re.sub(r"[^A-Za-z0-9_.]", "", column_name(column))
+    is_winter = position is not None and season_at(position % 1) is Season.WINTER
+    return f"env{plain}-{'Hivern' if is_winter else 'Estiu'}.txt"
+
+
 def origin(sample: str) -> int:
     return HUMAN if "HM" in sample else ANIMAL
 

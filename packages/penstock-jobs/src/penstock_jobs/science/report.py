@@ -16,6 +16,8 @@ from penstock_jobs.science.validation import confusion
 
 #: The width at which R continues a table below.
 _WIDTH: Final = 80
+#: The columns of `explanation`, which the Ichnaea script does not have.
+_EXPLANATION: Final = ("origin", "confidence", "hours", "dilution", "decided by")
 
 
 def prediction_table(
@@ -40,16 +42,17 @@ def explanation(predictions: SourcePredictions) -> dict[str, tuple[str, ...]]:
     """Confidence, age, dilution and deciding features of each sample."""
     named = {HUMAN: "human", ANIMAL: "animal", 0: ""}
     undecided = predictions.undecided
-    return {
-        "origin": tuple(
+    columns = (
+        tuple(
             "undecided" if undecided is not None and undecided[row] else named[int(each)]
             for row, each in enumerate(predictions.classes)
         ),
-        "confidence": tuple(f"{each:.3f}" for each in predictions.confidence),
-        "hours": tuple(f"{each:.0f}" for each in predictions.hours),
-        "dilution": tuple(f"{each:.3g}" for each in predictions.dilutions),
-        "decided by": tuple(", ".join(each[:5]) for each in predictions.deciding),
-    }
+        tuple(f"{each:.3f}" for each in predictions.confidence),
+        tuple(f"{each:.0f}" for each in predictions.hours),
+        tuple(f"{each:.3g}" for each in predictions.dilutions),
+        tuple(", ".join(each[:5]) for each in predictions.deciding),
+    )
+    return dict(zip(_EXPLANATION, columns, strict=True))
 
 
 def prediction_result(matrix: SampleMatrix, predictions: SourcePredictions) -> VoteResult:
@@ -90,12 +93,15 @@ def prediction_lines(
 
 
 def result_lines(name: str, result: VoteResult) -> Iterator[str]:
-    """A received result in the same format."""
+    """A received result in the same format, without the columns that the script does not have."""
+    table = {
+        name: cells for name, cells in (result.dataset or {}).items() if name not in _EXPLANATION
+    }
     columns = result.confusion or {}
     counts = [columns.get(each, (0, 0)) for each in ("-1", "1")]
     error = "" if result.test_error is None else f"{100 * result.test_error:.4g}%"
     yield "Table:"
-    yield from data_frame(result.dataset or {})
+    yield from data_frame(table)
     yield "Summary:"
     yield f"{result.predicted_samples} test samples predicted out of {result.total_samples}"
     yield "Confusion matrix (real\\pred):"

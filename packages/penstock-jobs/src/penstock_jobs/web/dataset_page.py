@@ -61,7 +61,7 @@ class DatasetPage:
             with ui.row().classes("w-full items-center"):
                 titles = {each.name: f"{each.name}: {each.title}" for each in found}
                 self._matrix = ui.select(titles, value=found[0].name, label="Matrix")
-                self._matrix.props("outlined dense options-dense").classes("grow")
+                self._matrix.props("outlined dense options-dense").classes("p-matrix")
                 self._matrix.on_value_change(self._change_matrix)
                 self._name = ui.input("Name of the data set").props("outlined dense maxlength=100")
                 self._save = ui.button("Save", icon="save", on_click=self._save_version)

@@ -38,6 +38,7 @@ from penstock_jobs.web.upload import drop_zone
 
 #: Saved data sets and built models to choose from.
 _LISTED: Final = 50
+_ID_LENGTH: Final = 255
 
 
 class Drawable(Protocol):
@@ -209,11 +210,13 @@ class PredictForm:
         self._form.set_ready(self._samples.usable and bool(self._models))
 
     def _requests(self, name: str) -> list[JobRequest]:
-        models = list(self._models.values())
-        names = [name] if len(models) == 1 else [f"{name}.{at}" for at in range(1, len(models) + 1)]
+        """With several models, the name of each is part of its id, for the comparison."""
+        several = len(self._models) > 1
         return [
-            PredictModels(each, self._samples.columns, data)
-            for each, data in zip(names, models, strict=True)
+            PredictModels(
+                f"{name}.{models}"[:_ID_LENGTH] if several else name, self._samples.columns, data
+            )
+            for models, data in self._models.items()
         ]
 
 

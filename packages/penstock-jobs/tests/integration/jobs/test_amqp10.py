@@ -20,6 +20,7 @@ from penstock_jobs.history.recorder import JobRecorder
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import Fake, FunctionCall, JobOptions, JobState
 from penstock_jobs.queue.topology import Durability
+from penstock_jobs.service import JobService
 from penstock_jobs.worker.worker import WorkerSettings
 from penstock_store import Database
 from tests.databases import copy_of
@@ -126,6 +127,57 @@ async def test_the_history_is_recorded_over_1_0(penstock: Penstock, embedded_tem
         states = [event.state for event in repository.events("recorded")]
     clean(penstock.url)
     assert states == [JobState.WAITING, JobState.RUNNING, JobState.DONE]
+
+
+async def test_jobs_are_submitted_retried_and_scheduled_over_1_0(
+    penstock: Penstock, embedded_template: str
+) -> None:
+    """As the HTTP API and the pages do it, with a broker URL of AMQP 1.0."""
+    clean(penstock.url)
+    url = over_1_0(penstock)
+    add = f"{SAMPLES}:add"
+    group = [{"type": "call", "function": add, "arguments": [n, n]} for n in range(3)]
+    with copy_of(embedded_template) as address, Database(address) as database:
+        async with asyncio.timeout(2 * PATIENCE), JobService(url, database) as jobs:
+            await jobs.submit(FunctionCall("waits", add, (1, 1)))
+            await jobs.cancel("waits")
+            async with working(url, types=("call",), attempts=1):
+                await jobs.submit(FunctionCall("bad", f"{SAMPLES}:fail"), JobOptions(priority=5))
+                assert await end_of(jobs, "waits") is JobState.CANCELLED
+                assert await end_of(jobs, "bad") is JobState.FAILED
+                dead = [(each.id, text) for each, text in await jobs._requester.dead()]
+                assert dead == [("bad", "RuntimeError: as asked")]
+                assert await jobs.replay(["none"]) == 0
+                assert await jobs.replay() == 1
+                await until(lambda: JobRepository(database).run("bad") == 2)
+                assert await end_of(jobs, "bad") is JobState.FAILED
+                await jobs.retry("waits")
+                assert await end_of(jobs, "waits") is JobState.DONE
+                await jobs.submit_workflow({"id": "g", "group": group})
+                assert await end_of(jobs, "g.3") is JobState.DONE
+            assert (await jobs.result("g.3")).value == 4
+            assert (await jobs.get("bad")).priority == 5
+    clean(penstock.url)
+
+
+async def end_of(jobs: JobService, identity: str) -> JobState:
+    async for record in jobs.watch(identity):
+        state = record.state
+    return state
+
+
+async def test_the_highest_priority_is_first_over_1_0(penstock: Penstock) -> None:
+    clean(penstock.url)
+    url = over_1_0(penstock)
+    async with asyncio.timeout(PATIENCE), JobsClient(url) as client:
+        low, high = [
+            await client.submit(FunctionCall(f"p{number}", f"{SAMPLES}:moment"), JobOptions(number))
+            for number in (1, 9)
+        ]
+        async with working(url, types=("call",)):
+            times = [float(str((await job.result()).value)) for job in (low, high)]
+    clean(penstock.url)
+    assert times[0] > times[1]
 
 
 async def test_what_runs_is_cancelled_over_1_0(penstock: Penstock) -> None:

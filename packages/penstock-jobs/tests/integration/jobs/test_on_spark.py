@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,7 @@ from penstock_jobs.science.decay import decay_coefficients
 from penstock_jobs.science.matrix import prepare
 from penstock_jobs.science.model import FRESH, build, new_model, searches
 from penstock_jobs.science.model_file import load_model
-from tests.integration.jobs.running import PATIENCE, SAMPLES, clean, working
+from tests.integration.jobs.running import PATIENCE, SAMPLES, WorkerProcess, clean, working
 from tests.peers import Penstock
 
 #: A session of their own takes longer to start than a quick test may.
@@ -58,6 +61,30 @@ async def test_models_built_on_spark_are_those_built_here_and_predict(client: Jo
     assert judged[-1] == predicted.results[-1].predicted_samples
     assert (await counted.result()).value == 1_000
     assert "counting 1,000 rows\n" in printed
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqp+1.0"])
+def test_a_function_on_spark_is_called_from_the_command_line(
+    penstock: Penstock, tmp_path: Path, scheme: str
+) -> None:
+    clean(penstock.url)
+    url = penstock.url.replace("amqp", scheme, 1)
+    allowed = ("--spark", "local[1]", "--allow", SAMPLES, "--type", "spark")
+    worker = WorkerProcess(url, tmp_path, "worker", *allowed).ready()
+    target = tmp_path / "count.json"
+    words = ["submit", "spark", "--url", url, f"{SAMPLES}:count_on_spark", "1000"]
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "job", *words, "-o", str(target)],
+        capture_output=True,
+        text=True,
+        timeout=5 * PATIENCE,
+        check=False,
+    )
+    assert worker.stop() == 0
+    clean(penstock.url)
+    assert done.returncode == 0, done.stderr
+    assert "counting 1,000 rows\n" in done.stdout
+    assert target.read_text() == "1000\n"
 
 
 async def test_after_work_on_spark_was_ended_there_is_another_session(client: JobsClient) -> None:

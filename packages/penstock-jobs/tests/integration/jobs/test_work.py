@@ -7,12 +7,11 @@ import sys
 
 import pytest
 
-from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_jobs.client import JobsClient
 from penstock_jobs.errors import JobFailed
 from penstock_jobs.formats import MessageFormat
 from penstock_jobs.model import CommandRun, Fake, FunctionCall, JobOptions
-from penstock_jobs.queue.requester import JobRequester
+from penstock_jobs.queue.requester import job_requester
 from tests.integration.jobs.conftest import until
 from tests.integration.jobs.running import SAMPLES, tapped, working
 
@@ -68,7 +67,7 @@ async def test_what_is_not_allowed_is_refused_and_not_tried_again(
 async def test_what_fails_is_tried_again_and_ends_with_the_dead_letters(
     jobs_url: str, client: JobsClient
 ) -> None:
-    requester = JobRequester(parse_amqp_url(jobs_url))
+    requester = job_requester(jobs_url)
     await requester.open()
     async with working(jobs_url, attempts=2) as worker:
         job = await client.submit(FunctionCall("bad", f"{SAMPLES}:fail", ("no luck",)))

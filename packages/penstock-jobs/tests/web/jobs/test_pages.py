@@ -155,7 +155,7 @@ def test_results_of_several_models_are_compared(page: Page) -> None:
     expect(page.get_by_text("15 / 15", exact=True)).to_be_visible()
     expect(page.get_by_text("samples with the same answer")).to_be_visible()
     table = page.locator(".p-table")
-    expect(table.locator("th")).to_have_text(["sample", "both.1", "both.2"])
+    expect(table.locator("th")).to_have_text(["sample", "both.models-a", "both.models-b"])
     expect(table.locator("tbody tr")).to_have_count(15)
     expect(table.locator(".p-differs")).to_have_count(0)
 
@@ -234,6 +234,14 @@ def test_on_a_narrow_screen_nothing_runs_over_the_edge(browser: Browser, dashboa
         page.goto("/jobs")
         expect(page.locator(".p-job").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+        for path, text in (
+            ("/datasets", "Saved data sets"),
+            ("/workers", "No worker runs a job"),
+            ("/compare", "Compare predictions"),
+        ):
+            page.goto(path)
+            expect(page.get_by_text(text)).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0], path
 
 
 def test_behind_a_gate_everybody_signs_in_and_sees_what_their_role_allows(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_jobs.model import SparkCall
-from penstock_jobs.queue.requester import JobRequester
+from penstock_jobs.queue.requester import job_requester, send_request
 from tests.databases import copy_of
-from tests.integration.jobs.running import clean
+from tests.integration.jobs.running import SAMPLES, clean
 from tests.peers import Penstock
 from tests.web.browsing import PATIENCE, looking, serving
 
@@ -53,6 +53,9 @@ class Ground:
             *("--port", "0", "--data", str(self.folder)),
         ]
 
+    def over(self, scheme: str) -> Ground:
+        return replace(self, broker=self.broker.replace("amqp", scheme, 1))
+
 
 @pytest.fixture(scope="module")
 def ground(
@@ -61,7 +64,9 @@ def ground(
     folder = tmp_path_factory.mktemp("whole")
     with copy_of(embedded_template) as database:
         found = Ground(penstock.url, database, folder)
-        with serving(*found.program("job", "worker", "--fork", "2", "--methods", "lda")):
+        allowed = ("--program", "/bin/sh", "--allow", SAMPLES)
+        worker = found.program("job", "worker", "--fork", "2", "--methods", "lda", *allowed)
+        with serving(*worker):
             yield found
     clean(penstock.url)
 
@@ -142,6 +147,54 @@ def test_pages_have_what_was_before_they_were_served_and_what_is_asked_for_there
     assert api.get(f"/jobs/{asked}").json()["state"] == "done"
 
 
+@pytest.mark.parametrize("scheme", ["amqp", "amqp+1.0"])
+def test_the_output_of_a_command_and_a_function_is_shown_while_they_run(
+    browser: Browser, ground: Ground, tmp_path: Path, scheme: str
+) -> None:
+    go = tmp_path / "go"
+    wait = f"echo first; until test -e {go}; do sleep 0.1; done; echo last"
+    with serving(*ground.over(scheme).dashboards()) as url, looking(browser, url) as page:
+        page.goto("/jobs")
+        page.get_by_role("tab", name="Command").click()
+        panel = page.get_by_role("tabpanel")
+        panel.get_by_label("Program and arguments").fill(f"/bin/sh -c '{wait}'")
+        panel.get_by_role("button", name="Run").click()
+        expect(page.locator("[data-output]")).to_have_text("first")
+        expect(page.get_by_role("status").get_by_text("running")).to_be_visible()
+        go.touch()
+        expect(page.locator("[data-output]")).to_have_text("first\nlast")
+        expect(page.get_by_role("status").get_by_text("done")).to_be_visible()
+
+        page.goto("/jobs")
+        page.get_by_role("tab", name="Function").click()
+        panel = page.get_by_role("tabpanel")
+        panel.get_by_label("Function", exact=True).fill(f"{SAMPLES}:say")
+        panel.get_by_label("Arguments, a JSON list").fill('[1, "ü"]')
+        panel.get_by_label("Keyword arguments, a JSON object").fill('{"more": null}')
+        panel.get_by_role("button", name="Call").click()
+        expect(page.locator("[data-output]")).to_have_text("said")
+        expect(page.locator(".p-result")).to_contain_text("ü")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("scheme", ["amqp", "amqp+1.0"])
+def test_a_function_on_spark_is_called_on_the_page(
+    browser: Browser, ground: Ground, scheme: str
+) -> None:
+    there = ground.over(scheme)
+    worker = there.program("job", "worker", "--spark", "local[1]", "--allow", SAMPLES)
+    with serving(*worker), serving(*there.dashboards()) as url, looking(browser, url) as page:
+        page.goto("/jobs")
+        page.get_by_role("tab", name="Spark").click()
+        panel = page.get_by_role("tabpanel")
+        panel.get_by_label("Function", exact=True).fill(f"{SAMPLES}:count_on_spark")
+        panel.get_by_label("Arguments, a JSON list").fill("[1000]")
+        panel.get_by_role("button", name="Call").click()
+        expect(page.locator("[data-output]")).to_contain_text("counting 1,000 rows")
+        expect(page.locator(".p-result")).to_contain_text("1000")
+
+
 @pytest.mark.slow
 def test_the_history_is_there_after_a_restart_of_the_dashboards(
     browser: Browser, ground: Ground
@@ -155,6 +208,31 @@ def test_the_history_is_there_after_a_restart_of_the_dashboards(
         expect(page.locator(f"[data-job={name}]").get_by_text("done")).to_be_visible()
         page.get_by_role("link", name=name).click()
         expect(page.get_by_text("took")).to_be_visible()
+
+
+def test_pages_with_a_gate_of_their_own_are_served_beyond_loopback(
+    browser: Browser, ground: Ground
+) -> None:
+    """Without hives: the users are those of `penstock job user`, and what they do is logged."""
+    reaching = ("--database", ground.database)
+    users = ("-m", "penstock", "job", "user", "add", "ada", "--role", "submitter", *reaching)
+    environment = {**os.environ, "PENSTOCK_JOBS_PASSWORD": "a long password"}
+    subprocess.run([sys.executable, *users], check=True, env=environment, timeout=SECONDS)
+    name = new_id()
+    words = (*ground.dashboards(), "--gate", "jobs", "--host", "0.0.0.0")
+    with serving(*words) as url:
+        with looking(browser, url.replace("0.0.0.0", "127.0.0.1")) as page:
+            page.goto("/jobs")
+            page.get_by_label("Name", exact=True).fill("ada")
+            page.get_by_label("Password", exact=True).fill("a long password")
+            page.get_by_role("button", name="Sign in").click()
+            start_trial(page, name)
+            expect(page.get_by_text("submitted by ada")).to_be_visible()
+    log = ("-m", "penstock", "job", "audit", "--job", name, *reaching)
+    told = subprocess.run(
+        [sys.executable, *log], check=True, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert f"ada  submitted  {name}  fake" in told.stdout
 
 
 def test_a_section_that_is_not_there_is_named() -> None:
@@ -181,13 +259,13 @@ def test_pages_stay_small_with_ten_thousand_waiting_jobs(
     count, prefix = 10_000, new_id()
 
     async def submit() -> None:
-        requester = JobRequester(parse_amqp_url(ground.broker))
+        requester = job_requester(ground.broker)
         await requester.open()
         names = [f"{prefix}-{number:05}" for number in range(count)]
         for at in range(0, count, 1_000):  # each waits for its confirm
             batch = names[at : at + 1_000]
             await asyncio.gather(
-                *(requester.send(SparkCall(name, "reports:monthly")) for name in batch)
+                *(send_request(requester, SparkCall(name, "reports:monthly")) for name in batch)
             )
         await requester.close()
 

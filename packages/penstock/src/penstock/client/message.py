@@ -39,6 +39,7 @@ class ReceivedMessage:
     message_id: str | None = None  #: the same on every copy that the sender sent again
     correlation_id: str | None = None
     reply_to: str | None = None
+    priority: int | None = None  #: over AMQP 1.0 only
     timestamp: datetime | None = None  #: when it was sent, by the sender's clock
     redelivered: bool = False  #: it was delivered before, and not acknowledged
     offset: int | None = None  #: in the stream of a replay

@@ -1,4 +1,5 @@
-"""Live output: what an attempt prints, published a few times a second.
+"""Live output: what an attempt prints, published a few times a second, and logged by a verbose
+worker.
 
 The Ichnaea formats have no place for it. Of a flood only the end is published.
 """
@@ -9,11 +10,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from penstock.core.logs import get_logger
 from penstock_jobs.formats import MessageFormat
 from penstock_jobs.queue.worker_connection import JobMessage
 from penstock_jobs.worker.job import JobStage, WorkerJob
 from penstock_jobs.worker.middleware import WorkerMiddleware
 from penstock_jobs.worker.responses import JobResponseWriter
+
+log = get_logger(__name__)
 
 #: The shortest interval between two messages of a job.
 _SECONDS: Final = 0.2
@@ -25,6 +29,7 @@ class OutputMiddleware(WorkerMiddleware):
         self._publish = publish
 
     def on_output(self, job: WorkerJob, text: str) -> None:
+        log.info("job output", job=job.id, text=text.rstrip("\n"))
         if job.format is not MessageFormat.JSON:
             return
         if not job.output:

@@ -232,6 +232,7 @@ def read_message(message: Amqp10Message, delivery: Amqp10Delivery) -> ReceivedMe
         message_id=id_text(properties.message_id),
         correlation_id=id_text(properties.correlation_id),
         reply_to=properties.reply_to,
+        priority=None if message.header is None else message.header.priority,
         timestamp=_to_datetime(properties.creation_time),
         redelivered=message.header is not None and bool(message.header.delivery_count),
         offset=int(offset) if isinstance(offset, int) else None,
