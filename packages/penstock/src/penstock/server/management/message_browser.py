@@ -120,16 +120,20 @@ async def browse(call: ApiCall) -> HttpResponse:
     count = _number("count", query.get("count", str(DEFAULT_COUNT)), MAX_COUNT)
     limit = _number("truncate", query.get("truncate", str(SHOWN_BYTES)))
     queue = readable_queue(call)
-    scan = MessageScan(queue, MessageFilter(query), query.get("offset", ""))
+    one = query.get("id")
+    start = one if one is not None and isinstance(queue, Stream) else query.get("offset", "")
+    scan = MessageScan(queue, MessageFilter(query), start)
     if isinstance(queue, Stream):
         await queue.tier.fetch(scan.next, queue.log.synced_offset)
     rows: list[dict[str, Any]] = []
     more = False
     async for found in iterate_in_slices(scan):
-        if len(rows) == count or scan.scanned > MAX_SCANNED:
+        if one is not None and rows:
+            break
+        if len(rows) == count or (one is None and scan.scanned > MAX_SCANNED):
             more = True
             break
-        if found is not None:
+        if found is not None and one in (None, found.id):
             row = await describe_message(found.message, limit, "auto")
             timestamp = scan.timestamp(found)
             rows.append(
