@@ -214,7 +214,7 @@ async def test_dead_letters_return_to_where_they_died_with_their_route(
 
 
 async def test_dead_letters_are_listed_when_the_first_is_on_disk(tmp_path: Path) -> None:
-    settings = BrokerSettings(listen=["http://127.0.0.1:0"], queue_memory_bytes=16 * 1024)
+    settings = BrokerSettings(listen=["http://127.0.0.1:0"], queue_memory_bytes=64 * 1024)
     async with (
         Broker(settings, data=tmp_path) as broker,
         httpx.AsyncClient(

@@ -146,7 +146,8 @@ async def browse(call: ApiCall) -> HttpResponse:
 
 
 def _dead_letter_rows(call: ApiCall) -> Iterator[Row]:
-    """Queues with a dead letter at their head."""
+    """Queues with a dead letter at their head. One that has returned to the queue in which it first
+    died, by a redrive or for a retry, is none."""
     users = call.broker.users
     for vhost in call.vhosts():
         for queue in list(vhost.queues.values()):
@@ -159,7 +160,8 @@ def _dead_letter_rows(call: ApiCall) -> Iterator[Row]:
                     kind: headers.get(f"x-first-death-{kind}")
                     for kind in ("queue", "reason", "exchange")
                 }
-                yield {**describe_queue(call, queue), "first_death": first}
+                if first["queue"] != queue.name:
+                    yield {**describe_queue(call, queue), "first_death": first}
 
 
 async def list_dead_letters(call: ApiCall) -> HttpResponse:
