@@ -23,7 +23,7 @@ export function messageRow(message, ...tools) {
       h("span", { class: "quiet" }, bytes(message.payload_bytes)), message.timestamp && h("span", { class: "quiet" }, time(message.timestamp)),
       message.redelivered && pill("redelivered", "warn"), message.payload_encoding === "base64" && pill("base64"), isCut(message) && pill("beginning only"), ...tools.slice(1)),
     deaths.length > 0 && table([["Died in", one => one.queue], ["Reason", one => pill(one.reason, "bad")], ["Times", one => one.count, "num"],
-      ["First", one => time(one.time * 1000)], ["Published to", one => `${one.exchange || "(default)"} · ${(one["routing-keys"] || []).join(", ")}`]], deaths),
+      ["First", one => time(one.time * 1000), "when"], ["Published to", one => `${one.exchange || "(default)"} · ${(one["routing-keys"] || []).join(", ")}`]], deaths),
     h("pre", { class: "payload", tabindex: "0" }, text(message)),
     Object.keys(properties).length + Object.keys(headers).length > 0 && h("details", null, h("summary", null, "Properties and headers"), h("pre", null, json(message.properties))));
 }
