@@ -3,7 +3,6 @@ import { ask, get, part, session, watch } from "/static/api.js";
 import { button, card, confirm, duration, h, link, number, pill, table, time } from "/static/dom.js";
 
 const STATES = { done: "good", running: "warn", retrying: "warn", failed: "bad", refused: "bad" };
-const escape = name => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 const ago = text => text ? duration((Date.now() - Date.parse(text)) / 1000) : "";
 
 function jobs(view) {
@@ -38,14 +37,11 @@ function jobs(view) {
     ["", row => canEdit && (row.state === "failed" || row.state === "cancelled" ? button("Retry", () => act("retry", row.id, "Submitted again")) : ["scheduled", "waiting", "running", "retrying"].includes(row.state) ? button("Cancel", () => act("cancel", row.id, "Cancelled"), "plain danger") : ""), "num"]], found, "No jobs"),
   h("div", { class: "pager" }, `${number(count)} jobs`, page > 1 && button("‹ Previous", () => go({ page: page - 1 })), count > page * 50 && button("Next ›", () => go({ page: page + 1 })))), wrong(rows), view.signal);
   view.run("", async () => {
-    const names = await get("/api/sections/jobs/queues", view.signal), known = names.flatMap(row => [row.request, row.dead]);
-    const wanted = new URLSearchParams({ columns: "name,vhost,messages,consumers", page: 1, page_size: 500, name: `^(${known.map(escape).join("|")})$`, use_regex: true });
-    watch(`/api/queues?${wanted}`, 3, ({ items }) => {
-      const of = name => items.find(one => one.name === name);
-      const cell = (page, name, field) => of(name) ? link(`${page}/${part(of(name).vhost)}/${part(name)}`, number(of(name)[field])) : "–";
-      queues.replaceChildren(table([["Type", row => row.kind, "name"], ["Waiting", row => cell("queue", row.request, "messages"), "num"], ["Workers", row => cell("queue", row.request, "consumers"), "num"],
-        ["Dead letters", row => cell("messages", row.dead, "messages"), "num"]], names.filter(row => of(row.request)), "No queue of jobs is declared"));
-    }, wrong(queues), view.signal);
+    const [names, found] = await Promise.all([get("/api/sections/jobs/queues"), get("/api/queues?columns=name,vhost,messages,consumers", view.signal)]);
+    const of = name => found.find(one => one.name === name);
+    const cell = name => of(name) ? link(`queue/${part(of(name).vhost)}/${part(name)}`, number(of(name).messages)) : "–";
+    queues.replaceChildren(table([["Type", row => row.kind, "name"], ["Waiting", row => cell(row.request), "num"], ["Consumers", row => number(of(row.request)?.consumers), "num"], ["Dead letters", row => of(row.dead) ? link(`messages/${part(of(row.dead).vhost)}/${part(row.dead)}`, number(of(row.dead).messages)) : "–", "num"]],
+      names.filter(row => of(row.request)), "No queue of jobs is declared"));
   });
 }
 

@@ -326,8 +326,7 @@ class MessageStore:
         """The first message; None if there is none, or if it cannot be read."""
         for lane in reversed(self._lanes):
             if (first := lane.peek(self._store)) is not None:
-                message = first.message
-                return None if isinstance(message, PagedMessage) else message
+                return first.message
         return None
 
     def timestamp(self, message_id: str) -> int | None:
