@@ -95,7 +95,7 @@ dist: setup $(SITE) ## Wheels, source distributions and bills of materials of al
 	@for package in $(PACKAGES); do (cd packages/$$package && ../../$(BIN)/python -m hatchling build -d ../../dist); done
 	@$(BIN)/python -m scripts.bill_of_materials dist $(PACKAGES)
 	@$(BIN)/python -m scripts.openapi_files dist
-	@$(BIN)/pytest -q tests/distributions
+	@$(BIN)/pytest -q -m 'slow or not slow' tests/distributions
 
 # Lint and tests side by side: the tests leave time for it while they wait. What lint says is shown
 # after the tests.

@@ -1,27 +1,33 @@
-"""Every package builds a wheel that works when it is installed.
+"""Every package builds a wheel and a source distribution with all that it brings.
 
 `penstock` is installed from its wheel into an empty environment with its real dependencies. The
 other packages are installed beside it, with the third-party libraries of this environment: what
-they bring of their own has to be in their wheels.
+they bring of their own has to be in their wheels. `test_installation.py` installs each of them with
+its real dependencies.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import sysconfig
-import venv
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.distributions.environment import (
+    BUILDING_SECONDS,
+    PACKAGES,
+    Distribution,
+    Environment,
+    build,
+)
 from tests.paths import ROOT
 
 #: Package → a command of it, and what else has to be installed.
-PACKAGES: Final = {
+COMMANDS: Final = {
     "penstock-store": ("store --help", []),
     "penstock-spark": ("pipeline --help", []),
     "penstock-history": ("historian --help", ["penstock-store", "penstock-spark"]),
@@ -29,73 +35,14 @@ PACKAGES: Final = {
     "penstock-jobs": ("job --help", ["penstock-store", "penstock-spark"]),
     "penstock-pump": ("pump --help", ["penstock-spark"]),
 }
-BUILDING_SECONDS: Final = 600
-
-
-class Environment:
-    """A virtual environment with wheels in it."""
-
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder, with_pip=True)
-        self.folder = folder
-        self.python = folder / "bin" / "python"
-
-    @property
-    def site_packages(self) -> Path:
-        [found] = self.folder.glob("lib/python*/site-packages")
-        return found
-
-    def run(self, *command: object) -> subprocess.CompletedProcess[str]:
-        clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        return subprocess.run(
-            [*map(str, command)],
-            cwd=self.folder,
-            env=clean | {"COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BUILDING_SECONDS,
-        )
-
-    def install(self, *words: object) -> None:
-        pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        done = self.run(*pip, *words)
-        assert done.returncode == 0, done.stderr
-
-    def penstock(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return self.run(self.folder / "bin" / "penstock", *words)
+Distributions = dict[str, Distribution]
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("wheels")
-    built = {}
-    for package in ("penstock", *PACKAGES, "pytest-penstock"):
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "hatchling",
-                "build",
-                "-t",
-                "wheel",
-                "-d",
-                str(folder / package),
-            ],
-            cwd=ROOT / "packages" / package,
-            check=True,
-            capture_output=True,
-            timeout=BUILDING_SECONDS,
-        )
-        [built[package]] = (folder / package).glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def plain(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def plain(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An empty environment with `penstock` and what it depends on."""
     environment = Environment(tmp_path_factory.mktemp("plain"))
-    environment.install("-c", ROOT / "constraints.txt", wheels["penstock"])
+    environment.install("-c", ROOT / "constraints.txt", distributions["penstock"].wheel)
     return environment
 
 
@@ -133,12 +80,14 @@ def test_a_command_of_a_package_that_is_not_there_is_not_listed(plain: Environme
 
 
 @pytest.mark.timeout(BUILDING_SECONDS)
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", COMMANDS)
 def test_a_package_brings_its_command(
-    wheels: dict[str, Path], borrowing: Environment, package: str
+    distributions: Distributions, borrowing: Environment, package: str
 ) -> None:
-    command, needs = PACKAGES[package]
-    borrowing.install("--no-deps", *(wheels[name] for name in ("penstock", *needs, package)))
+    command, needs = COMMANDS[package]
+    borrowing.install(
+        "--no-deps", *(distributions[name].wheel for name in ("penstock", *needs, package))
+    )
     shown = borrowing.penstock(*command.split())
     assert shown.returncode == 0, shown.stderr
     module = package.replace("-", "_")
@@ -146,13 +95,34 @@ def test_a_package_brings_its_command(
     assert str(borrowing.folder) in place.stdout
 
 
-@pytest.mark.parametrize("package", ["penstock", *PACKAGES, "pytest-penstock"])
-def test_a_wheel_has_the_files_that_are_not_python(wheels: dict[str, Path], package: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_wheel_has_the_files_that_are_not_python(
+    distributions: Distributions, package: str
+) -> None:
     source = ROOT / "packages" / package / "src"
     data = {
         str(path.relative_to(source))
         for path in source.rglob("*")
         if path.is_file()
-        and path.suffix in (".html", ".css", ".js", ".sql", ".json", ".lark", ".c")
+        and path.suffix in (".html", ".css", ".js", ".svg", ".sql", ".json", ".lark", ".c")
     }
-    assert data <= set(zipfile.ZipFile(wheels[package]).namelist())
+    assert data <= set(zipfile.ZipFile(distributions[package].wheel).namelist())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_source_distribution_builds_the_same_wheel(
+    distributions: Distributions, package: str, tmp_path: Path
+) -> None:
+    with tarfile.open(distributions[package].source) as archive:
+        archive.extractall(tmp_path, filter="data")
+    [project] = tmp_path.iterdir()
+    build(project, tmp_path / "again", "wheel")
+    [again] = (tmp_path / "again").glob("*.whl")
+    assert contents(again) == contents(distributions[package].wheel)
+    assert list(project.glob("tests/**/test_*.py"))
+
+
+def contents(wheel: Path) -> dict[str, int]:
+    """Name → checksum. The list of files may have another order."""
+    entries = zipfile.ZipFile(wheel).infolist()
+    return {each.filename: each.CRC for each in entries if not each.filename.endswith("/RECORD")}

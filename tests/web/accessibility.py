@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,10 +39,11 @@ def serious_findings(page: Page) -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def tab_to(page: Page, name: str) -> None:
+def tab_to(page: Page, name: str | re.Pattern[str]) -> None:
     """Press Tab until what has this name has the focus."""
+    matches = name.search if isinstance(name, re.Pattern) else name.__eq__
     for _ in range(60):
         page.keyboard.press("Tab")
-        if page.evaluate(_FOCUSED) == name:
+        if matches(page.evaluate(_FOCUSED)):
             return
     raise AssertionError(f"{name} is not reached")

@@ -292,6 +292,25 @@ def test_a_broker_is_stopped_its_failure_logged_and_resumed(page: Page) -> None:
     expect(failures).to_contain_text("cleared")
 
 
+def test_a_link_is_disconnected_and_connected_again(page: Page) -> None:
+    go(page, "overlay", "Overlay")
+    aside, head = page.locator("aside"), page.locator(".head").first
+    expect(head).to_contain_text("6 brokers, 5 links")
+    press(aside, "Berlin")
+    address = aside.locator("dl.facts code").first.inner_text()
+    press(aside, "All brokers")
+    press(aside, "London")
+    press(aside, "Disconnect")
+    page.get_by_label("From").select_option("Berlin")
+    submit(page, "Disconnect")
+    expect(head).to_contain_text("4 links")
+    press(aside, "Connect")
+    page.get_by_label("Address").fill(address)
+    submit(page, "Connect")
+    expect(head).to_contain_text("6 brokers, 5 links")
+    expect(page.locator(".link.down")).to_have_count(0)
+
+
 @pytest.mark.parametrize("shade", ["light", "dark"])
 def test_it_fits_a_phone_and_can_be_read(
     browser: Browser, url: str, api: httpx.Client, shade: str

@@ -323,11 +323,10 @@ class MessageStore:
 
     @property
     def head(self) -> Message | None:
-        """The first message, if it is in memory."""
+        """The first message; None if there is none, or if it cannot be read."""
         for lane in reversed(self._lanes):
-            if lane.requeued or lane.fresh:
-                first = (lane.requeued[0][1] if lane.requeued else lane.fresh[0]).message
-                return None if isinstance(first, PagedMessage) else first
+            if (first := lane.peek(self._store)) is not None:
+                return first.message
         return None
 
     def timestamp(self, message_id: str) -> int | None:

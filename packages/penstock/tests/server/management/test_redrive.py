@@ -75,6 +75,19 @@ async def test_browsing_leaves_messages_as_they_are(api: httpx.AsyncClient) -> N
     ]
 
 
+@pytest.mark.parametrize("kind", ["classic", "stream"])
+async def test_one_message_is_read_whole(api: httpx.AsyncClient, kind: str) -> None:
+    await queue(api, "orders", durable=True, arguments={"x-queue-type": kind})
+    for size in (10, 50_000, 20):
+        await send(api, "orders", "x" * size)
+
+    listed = (await browse(api, "orders"))["messages"]
+    assert len(listed[1]["payload"]) == 10_000
+    found = await browse(api, "orders", id=listed[1]["id"], truncate=100_000)
+    assert [len(row["payload"]) for row in found["messages"]] == [50_002]
+    assert (await browse(api, "orders", id="999"))["messages"] == []
+
+
 FILTERS: list[tuple[dict[str, Any], list[int]]] = [
     ({"key": "order.*.eu"}, [0, 2]),
     ({"key": "order.#"}, [0, 1, 2]),
@@ -198,6 +211,24 @@ async def test_dead_letters_return_to_where_they_died_with_their_route(
         ("amq.topic", "order.2"),
     ]
     assert (await api.get("/queues/%2F/dead")).json()["messages"] == 0
+
+
+async def test_dead_letters_are_listed_when_the_first_is_on_disk(tmp_path: Path) -> None:
+    settings = BrokerSettings(listen=["http://127.0.0.1:0"], queue_memory_bytes=64 * 1024)
+    async with (
+        Broker(settings, data=tmp_path) as broker,
+        httpx.AsyncClient(
+            base_url=f"{broker.addresses[0]}/api", auth=("guest", "guest"), timeout=60
+        ) as api,
+    ):
+        await dead_orders(api, 400)
+        backlog = broker.vhosts["/"].queues["dead"]._messages._lanes[0]  # type: ignore[attr-defined]
+        assert backlog.paged > 0
+        in_memory = len(backlog.fresh)
+        assert (await redrive(api, "dead", count=in_memory))["moved"] == in_memory
+        assert not backlog.fresh
+        [listed] = (await api.get("/dead-letters")).json()
+        assert (listed["name"], listed["messages"]) == ("dead", 400 - in_memory)
 
 
 async def test_a_message_is_edited_on_its_way(api: httpx.AsyncClient) -> None:

@@ -120,16 +120,20 @@ async def browse(call: ApiCall) -> HttpResponse:
     count = _number("count", query.get("count", str(DEFAULT_COUNT)), MAX_COUNT)
     limit = _number("truncate", query.get("truncate", str(SHOWN_BYTES)))
     queue = readable_queue(call)
-    scan = MessageScan(queue, MessageFilter(query), query.get("offset", ""))
+    one = query.get("id")
+    start = one if one is not None and isinstance(queue, Stream) else query.get("offset", "")
+    scan = MessageScan(queue, MessageFilter(query), start)
     if isinstance(queue, Stream):
         await queue.tier.fetch(scan.next, queue.log.synced_offset)
     rows: list[dict[str, Any]] = []
     more = False
     async for found in iterate_in_slices(scan):
-        if len(rows) == count or scan.scanned > MAX_SCANNED:
+        if one is not None and rows:
+            break
+        if len(rows) == count or (one is None and scan.scanned > MAX_SCANNED):
             more = True
             break
-        if found is not None:
+        if found is not None and one in (None, found.id):
             row = await describe_message(found.message, limit, "auto")
             timestamp = scan.timestamp(found)
             rows.append(
@@ -142,7 +146,8 @@ async def browse(call: ApiCall) -> HttpResponse:
 
 
 def _dead_letter_rows(call: ApiCall) -> Iterator[Row]:
-    """Queues with a dead letter at their head."""
+    """Queues with a dead letter at their head. One that has returned to the queue in which it first
+    died, by a redrive or for a retry, is none."""
     users = call.broker.users
     for vhost in call.vhosts():
         for queue in list(vhost.queues.values()):
@@ -155,7 +160,8 @@ def _dead_letter_rows(call: ApiCall) -> Iterator[Row]:
                     kind: headers.get(f"x-first-death-{kind}")
                     for kind in ("queue", "reason", "exchange")
                 }
-                yield {**describe_queue(call, queue), "first_death": first}
+                if first["queue"] != queue.name:
+                    yield {**describe_queue(call, queue), "first_death": first}
 
 
 async def list_dead_letters(call: ApiCall) -> HttpResponse:

@@ -110,7 +110,7 @@ function frame(node) {
   side.append(...MENU.map(([heading, items]) => {
     const allowed = items.filter(([, , , tag]) => !tag || session.can(tag));
     return allowed.length ? h("div", null, heading ? h("h2", null, heading) : null, allowed.map(([path, name]) => h("a", { href: `#/${path}`, "data-path": path }, name))) : null;
-  }).filter(Boolean));
+  }).filter(Boolean), h("div", null, h("h2", null, "Help"), h("a", { href: "/docs", target: "_blank", rel: "noopener" }, "Documentation")));
 }
 
 // What a page gets: where to draw, its names and query, and how to report errors.

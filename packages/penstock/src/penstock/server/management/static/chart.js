@@ -10,7 +10,7 @@ function ceiling(value) {
 }
 
 export function chart(names, format = number) {
-  const picture = s("svg", { class: "chart", role: "img" });
+  const picture = s("svg", { class: "chart", role: "img", "aria-label": names.join(", ") });
   const figures = names.map(() => h("b", null, "–"));
   const legend = h("div", { class: "legend" }, names.map((name, n) => h("span", null, h("i", { class: `c${n + 1}` }), name, " ", figures[n])));
   // Each line is a list of [milliseconds, value], the oldest first.

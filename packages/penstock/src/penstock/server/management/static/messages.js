@@ -4,22 +4,26 @@ import { button, bytes, confirm, dialog, h, json, link, number, pill, table, tim
 import { vhostFilter, within } from "/static/exchanges.js";
 import { list } from "/static/table.js";
 
+const LARGE = 262144;  // bytes; the broker keeps longer bodies in files of their own and does not edit them
+
 const text = message => {
   if (message.payload_encoding !== "string") return message.payload;
   try { return json(JSON.parse(message.payload)); } catch { return message.payload; }
 };
 
+// Whether a list has only the beginning of the payload.
+const isCut = message => message.payload_bytes > (message.payload_encoding === "string" ? new TextEncoder().encode(message.payload).length : message.payload.length * 3 / 4);
+
 // Where a message came from, its properties and payload; a dead letter with its history.
 export function messageRow(message, ...tools) {
   const { headers = {}, ...properties } = message.properties;
   const deaths = Array.isArray(headers["x-death"]) ? headers["x-death"] : [];
-  const cut = message.payload_encoding === "string" ? message.payload_bytes > new TextEncoder().encode(message.payload).length : message.payload_bytes > message.payload.length * 3 / 4;
   return h("article", { class: "message" },
     h("div", { class: "line" }, tools[0], message.id !== undefined && h("b", null, `#${message.id}`), h("span", null, message.exchange || "(default)"), h("code", null, message.routing_key),
       h("span", { class: "quiet" }, bytes(message.payload_bytes)), message.timestamp && h("span", { class: "quiet" }, time(message.timestamp)),
-      message.redelivered && pill("redelivered", "warn"), message.payload_encoding === "base64" && pill("base64"), cut && pill("beginning only"), ...tools.slice(1)),
+      message.redelivered && pill("redelivered", "warn"), message.payload_encoding === "base64" && pill("base64"), isCut(message) && pill("beginning only"), ...tools.slice(1)),
     deaths.length > 0 && table([["Died in", one => one.queue], ["Reason", one => pill(one.reason, "bad")], ["Times", one => one.count, "num"],
-      ["First", one => time(one.time * 1000)], ["Published to", one => `${one.exchange || "(default)"} · ${(one["routing-keys"] || []).join(", ")}`]], deaths),
+      ["First", one => time(one.time * 1000), "when"], ["Published to", one => `${one.exchange || "(default)"} · ${(one["routing-keys"] || []).join(", ")}`]], deaths),
     h("pre", { class: "payload", tabindex: "0" }, text(message)),
     Object.keys(properties).length + Object.keys(headers).length > 0 && h("details", null, h("summary", null, "Properties and headers"), h("pre", null, json(message.properties))));
 }
@@ -36,6 +40,26 @@ export function deadLetters(view) {
     ],
   }));
 }
+
+// Fields that name where messages go, and what the call of a redrive takes.
+const targets = origin => [{ name: "where", label: "To", type: "choice", options: [...(origin ? [["origin", "the queue where each first died"]] : []), ["queue", "a queue"], ["exchange", "an exchange"]] },
+  { name: "target", label: "Name of the queue or exchange" }, { name: "routing_key", label: "Routing key (exchange; empty: unchanged)" }];
+function destination({ where, target: to, routing_key: key }) {
+  if (where === "queue") return { to: { queue: to } };
+  return where === "exchange" ? { to: { exchange: to, ...(key ? { routing_key: key } : {}) } } : {};
+}
+
+// Moves messages; what does not arrive stays, and the error says why.
+async function transfer(path, request, isStream) {
+  const { moved, failed } = await ask("POST", `${path}/redrive`, request);
+  if (failed.length) throw new Error(`${moved} moved; ${failed.length} not: ${failed[0].reason}`);
+  toast(`${number(moved)} ${isStream ? "copied" : "moved"}`);
+}
+
+// All messages of a queue to another place; those of a stream are copied.
+export const moveDialog = (name, path, isStream) => dialog({ title: isStream ? `Copy the messages of ${name}` : `Move the messages of ${name}`, label: isStream ? "Copy" : "Move",
+  text: isStream ? "All messages are copied." : "All ready messages are moved. Browse selects some of them.", fields: targets(false),
+  act: values => transfer(path, { filter: {}, ...destination(values) }, isStream) });
 
 const FIELDS = [["key", "Routing key", "orders.*.eu or #"], ["headers", "Headers", '{"region": "eu"}'], ["where", "Content", "[total,>,100],[address/city,eq,'Oslo']"],
   ["text", "Text in the body", ""], ["from", "From", "2026-05-31T12:00:00Z"], ["to", "To", "2026-05-31T13:00:00Z"]];
@@ -72,17 +96,9 @@ export async function messages(view) {
     title: label, label, danger, fields, wide: fields.length > 4,
     text: chosen.size ? `${chosen.size} selected messages` : Object.keys(filter()).length ? "All messages that match the filter" : `All messages of ${name}`,
   });
-  const TO = [{ name: "where", label: "To", type: "choice", options: [...(isStream ? [] : [["origin", "the queue where each first died"]]), ["queue", "a queue"], ["exchange", "an exchange"]] },
-    { name: "target", label: "Name of the queue or exchange" }, { name: "routing_key", label: "Routing key (exchange; empty: unchanged)" }];
-  function destination({ where, target: to, routing_key: key }) {
-    if (where === "queue") return { to: { queue: to } };
-    return where === "exchange" ? { to: { exchange: to, ...(key ? { routing_key: key } : {}) } } : {};
-  }
+  const TO = targets(!isStream);
   async function move(body) {
-    const { moved, failed } = await ask("POST", `${path}/redrive`, body);
-    await load(false);
-    if (failed.length) throw new Error(`${moved} moved; ${failed.length} not: ${failed[0].reason}`);
-    toast(`${moved} ${isStream ? "copied" : "moved"}`);
+    try { await transfer(path, body, isStream); } finally { await load(false); }
   }
   const redrive = () => dialog({ ...target(isStream ? "Copy" : "Redrive", TO), act: values => move({ ...selection(), ...destination(values) }) });
   const discard = () => confirm("Discard messages", chosen.size ? `Delete ${chosen.size} selected messages?` : `Delete all messages of ${name} that match the filter?`, "Discard", async () => {
@@ -90,10 +106,19 @@ export async function messages(view) {
     toast(`${discarded} discarded`);
     await load(false);
   });
-  const edit = message => dialog({ title: `Edit message ${message.id} and ${isStream ? "copy" : "redrive"} it`, label: isStream ? "Copy" : "Redrive", wide: true,
-    fields: [{ name: "payload", label: `Payload (${message.payload_encoding === "string" ? "text" : "base64"})`, type: "text area", rows: 8, value: message.payload },
+  // The list has the beginning of a long payload; what is edited is all of it.
+  const isLarge = message => message.payload_bytes > LARGE;
+  const whole = async message => isCut(message) && !isLarge(message) ? (await get(`${path}/messages?id=${part(message.id)}&truncate=${message.payload_bytes}`, view.signal)).messages[0] : message;
+  const edit = listed => view.run("", async () => {
+    const message = await whole(listed);
+    if (!message) throw new Error(`Message ${listed.id} is gone`);
+    editDialog(message);
+  });
+  const editDialog = message => dialog({ title: `Edit message ${message.id} and ${isStream ? "copy" : "redrive"} it`, label: isStream ? "Copy" : "Redrive", wide: true,
+    text: isLarge(message) && `The body of ${bytes(message.payload_bytes)} is too large to be edited.`,
+    fields: [...(isLarge(message) ? [] : [{ name: "payload", label: `Payload (${message.payload_encoding === "string" ? "text" : "base64"})`, type: "text area", rows: 8, value: message.payload }]),
       { name: "properties", label: "Properties", type: "text area", rows: 6, json: true, value: json(message.properties) }, ...TO],
-    act: ({ payload, properties, ...values }) => move({ ids: [message.id], ...destination(values),
+    act: ({ payload = message.payload, properties, ...values }) => move({ ids: [message.id], ...destination(values),
       edit: { [message.id]: { ...(payload === message.payload ? {} : { payload, payload_encoding: message.payload_encoding }), ...(json(properties) === json(message.properties) ? {} : { properties }) } } }) });
 
   view.show(h("p", { class: "crumbs" }, link(isStream ? "streams" : "queues", isStream ? "Streams" : "Queues"), ` / ${vhost} / `, link(`queue/${part(vhost)}/${part(name)}`, name)),

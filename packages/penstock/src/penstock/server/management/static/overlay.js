@@ -16,11 +16,13 @@ export function overlay(view) {
   const clients = h("input", { type: "checkbox", checked: state.clients, onchange() { state.clients = clients.checked; draw(); } });
   const beats = h("input", { type: "checkbox", disabled: !canEdit, onchange: () => view.run("", () => ask("PUT", "/api/overlay/heartbeats", { enabled: beats.checked })) });
 
-  // The links between known brokers; `recent` is the traffic since the last report.
+  // The links between known brokers; `recent` is the traffic since the last report. Of two reports
+  // that disagree, the later one counts: a broker that was disconnected reports no more.
   function linked() {
-    const found = new Map(), known = new Set(brokers.map(one => one.brokerID));
+    const found = new Map(), known = new Map(brokers.map(one => [one.brokerID, one]));
     for (const one of brokers) for (const [other, up] of Object.entries(one.links)) {
-      if (!known.has(other)) continue;
+      const peer = known.get(other);
+      if (!peer || (!(one.brokerID in peer.links) && peer.age < one.age)) continue;
       const pair = [one.brokerID, other].sort(), key = pair.join(" ");
       const edge = found.get(key) || { pair, up: true, count: 0, recent: 0 };
       const count = one.link_messages[other] || 0;

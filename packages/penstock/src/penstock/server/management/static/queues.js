@@ -3,7 +3,7 @@ import { ask, get, part, watch } from "/static/api.js";
 import { body, button, bytes, card, compact, confirm, dialog, facts, h, json, link, number, pill, toast } from "/static/dom.js";
 import { bindingTable, DEFAULT, publishDialog, vhostField, vhostFilter, within } from "/static/exchanges.js";
 import { consumerTable } from "/static/connections.js";
-import { messageRow } from "/static/messages.js";
+import { messageRow, moveDialog } from "/static/messages.js";
 import { list } from "/static/table.js";
 
 const HINTS = [["x-message-ttl", 60000], ["x-expires", 1800000], ["x-max-length", 10000], ["x-max-length-bytes", 104857600], ["x-overflow", "reject-publish"],
@@ -80,6 +80,7 @@ export async function queue(view) {
       fields: [{ name: "source", label: "Exchange", required: true, value: "amq.topic" }, { name: "routing_key", label: "Routing key" },
         { name: "arguments", label: "Arguments", type: "text area", json: true, value: "{}" }],
       async act({ source, ...binding }) { await ask("POST", `/api/bindings/${part(vhost)}/e/${part(source)}/q/${part(name)}`, binding); await load(); } })),
+    button(isStream ? "Copy" : "Move", () => moveDialog(name, path, isStream)),
     !isStream && button("Purge", () => confirm("Purge queue", `Delete all ready messages of ${name}? They cannot be restored.`, "Purge", async () => {
       await ask("DELETE", `${path}/contents`);
       toast("Purged");
