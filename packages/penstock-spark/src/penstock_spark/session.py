@@ -72,6 +72,13 @@ def open_session(
     return spark
 
 
+#: Spark mostly passes bytes between Python processes: the optimizing compiler and a parallel
+#: garbage collector would cost more than they save. The heap begins small and returns what it does
+#: not need.
+_JAVA_OPTIONS: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 "
+    "-XX:MaxHeapFreeRatio=40"
+)
 _FLOW_SETTINGS: Final = {
     # A replay or compaction shares the cores with the live query.
     "spark.scheduler.mode": "FAIR",
@@ -82,6 +89,9 @@ _FLOW_SETTINGS: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.python.daemon.module": "penstock_spark.worker_daemon",
     # The runner logs why a query ended.
     "spark.log.level": "FATAL",
     # History that is never read.
@@ -92,14 +102,7 @@ _FLOW_SETTINGS: Final = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
 }
-#: On one machine. Spark mostly passes bytes between Python processes: the optimizing compiler and
-#: a parallel garbage collector would cost more than they save. The heap begins small and returns
-#: what it does not need.
 _FLOW_LOCAL_SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 "
-        "-XX:MaxHeapFreeRatio=40"
-    ),
     # Without files of checksums.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
