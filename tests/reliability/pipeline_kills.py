@@ -3,7 +3,8 @@ everything it needs is killed or fails: the driver inside a batch, Python worker
 database, the broker, the object store (errors, lost answers, time-outs).
 
 A round is one backlog and several faults, each in a batch after the one before. The last fault
-kills the driver; the rest of the backlog is applied in large batches. At the end bronze is compared with what was published, silver and gold with an undisturbed run: nothing is lost and
+kills the driver, and the rest of the backlog is applied in large batches. At the end bronze is
+compared with what was published, silver and gold with an undisturbed run: nothing is lost and
 nothing is counted twice.
 """
 
