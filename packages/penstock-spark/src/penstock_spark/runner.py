@@ -41,6 +41,7 @@ from penstock_spark.errors import DataLost
 from penstock_spark.flow import PipelineFlow
 from penstock_spark.lake.storage import StorageFull
 from penstock_spark.progress import FlowProgress, RunState
+from penstock_spark.session import BATCH_PLANNER, end_planners
 from penstock_spark.stream_declaration import declare_missing_streams
 
 if TYPE_CHECKING:
@@ -79,8 +80,12 @@ class FlowRunner:
         flow: PipelineFlow,
         directory: FlowDirectory,
         source: SourceOptions,
+        *,
+        owns_session: bool = False,
     ) -> None:
+        """`owns_session`: nothing else plans queries in it, so Spark need not be ready for more."""
         self._spark = spark
+        self._owns_session = owns_session
         self._flow = flow
         self._directory = directory
         self._source = source
@@ -169,13 +174,17 @@ class FlowRunner:
         if checkpoint.first and not checkpoint.committed(checkpoint.first):
             processor.reapply_last_batch(self._spark)
         query = self._start(self._messages(checkpoint), processor, trigger)
-        running = False
+        running = planned = False
         try:
             while query.isActive:
                 if not running and _has_polled(query):
                     running = True
                     self._set_state(RunState.RUNNING)
+                    self._end_planners(keep=BATCH_PLANNER)
                     self._call_ready(ready)
+                if not planned and _has_read(query):
+                    planned = True
+                    self._end_planners()
                 if stop.wait(_POLL_SECONDS):
                     self._finish(query, checkpoint)
                     return
@@ -186,6 +195,10 @@ class FlowRunner:
         finally:
             with suppress(Exception):  # the query or Spark has ended
                 query.stop()
+
+    def _end_planners(self, keep: str | None = None) -> None:
+        if self._owns_session and not _is_remote(self._spark):
+            end_planners(self._spark, keep)
 
     def _start(
         self, messages: DataFrame, processor: BatchProcessor, trigger: dict[str, Any]
@@ -257,6 +270,12 @@ def _has_polled(query: StreamingQuery) -> bool:
     """Whether the query has reached its streams."""
     message: str = query.status["message"]
     return message.startswith(("Waiting", "Processing")) or query.lastProgress is not None
+
+
+def _has_read(query: StreamingQuery) -> bool:
+    """Whether a batch had messages: all that a batch needs is planned."""
+    last = query.lastProgress
+    return last is not None and last["numInputRows"] > 0
 
 
 def _is_remote(spark: SparkSession) -> bool:

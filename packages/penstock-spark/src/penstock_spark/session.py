@@ -72,6 +72,13 @@ def open_session(
     return spark
 
 
+#: Spark mostly passes bytes between Python processes: the optimizing compiler and a parallel
+#: garbage collector would cost more than they save. The heap begins small and returns what it does
+#: not need. Without a size of the metaspace it is collected several times while classes are loaded.
+_JAVA_OPTIONS: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 "
+    "-XX:MaxHeapFreeRatio=40 -XX:MetaspaceSize=192m"
+)
 _FLOW_SETTINGS: Final = {
     # A replay or compaction shares the cores with the live query.
     "spark.scheduler.mode": "FAIR",
@@ -82,6 +89,9 @@ _FLOW_SETTINGS: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.python.daemon.module": "penstock_spark.worker_daemon",
     # The runner logs why a query ended.
     "spark.log.level": "FATAL",
     # History that is never read.
@@ -92,14 +102,7 @@ _FLOW_SETTINGS: Final = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
 }
-#: On one machine. Spark mostly passes bytes between Python processes: the optimizing compiler and
-#: a parallel garbage collector would cost more than they save. The heap begins small and returns
-#: what it does not need.
 _FLOW_LOCAL_SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 "
-        "-XX:MaxHeapFreeRatio=40"
-    ),
     # Without files of checksums.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
@@ -149,6 +152,43 @@ def _use_file_manager(spark: SparkSession) -> None:
     with suppress(Py4JJavaError):
         jvm.java.lang.Class.forName(_FILE_MANAGER)
         spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _FILE_MANAGER)
+
+
+def defer_pandas() -> None:
+    """Let Arrow load pandas (45 MB) when something is converted to it, not at its first array."""
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _WithoutPandas)
+    try:
+        pa.array([0])  # looks for pandas once
+    finally:
+        sys.meta_path.remove(_WithoutPandas)
+
+
+class _WithoutPandas:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+#: The modules of Python processes that plan data sources: before a query starts, and its first
+#: batch.
+_PLANNERS: Final = "pyspark.sql.worker."
+BATCH_PLANNER: Final = "pyspark.sql.worker.plan_data_source_read"
+
+
+def end_planners(spark: SparkSession, keep: str | None = None) -> None:
+    """End the Python processes with which Spark has planned a query.
+
+    It keeps them for the next one, 100 MB each, and starts new ones if they have ended.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None  # the session is not remote
+    for child in jvm.java.lang.ProcessHandle.current().children().toList():
+        command = child.info().commandLine().orElse("")
+        if _PLANNERS in command and (keep is None or keep not in command):
+            child.destroy()
 
 
 def _connect(remote: str) -> SparkSession:

@@ -14,3 +14,29 @@ def test_the_connector_loads_nothing_of_the_broker() -> None:
         "assert not {'pandas', 'aio_pika', 'asyncpg', 'h11'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_daemon_of_workers_loads_their_libraries_and_starts_no_thread() -> None:
+    program = (
+        "import gc, os, sys\n"
+        "from penstock_spark.worker_daemon import preload\n"
+        "preload('pyspark.worker')\n"
+        "assert {'pyspark.worker', 'pandas', 'pyarrow.parquet'} <= set(sys.modules)\n"
+        "assert len(os.listdir('/proc/self/task')) == 1\n"
+        "assert gc.get_freeze_count() > 10_000\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_arrow_loads_pandas_when_it_is_needed_and_not_before() -> None:
+    program = (
+        "import sys\n"
+        "from penstock_spark.session import defer_pandas\n"
+        "defer_pandas()\n"
+        "import numpy as np, pyarrow as pa\n"
+        "pa.table({'a': np.arange(3), 'b': [1, 2, 3]})\n"
+        "assert 'pandas' not in sys.modules\n"
+        "frame = pa.table({'a': [1.5, None]}).to_pandas()\n"
+        "assert pa.Table.from_pandas(frame)['a'].to_pylist() == [1.5, None]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -125,8 +125,9 @@ def open_flow(
 ) -> Iterator[OpenedFlow]:
     from penstock_spark.directory import FlowDirectory
     from penstock_spark.flow import FlowContext
-    from penstock_spark.session import flow_session
+    from penstock_spark.session import defer_pandas, flow_session
 
+    defer_pandas()
     if remote is None:
         check_java()  # before anything else is started
     home = prepare(file, pairs, data).settings.data

@@ -171,7 +171,7 @@ def run(
     ) as found:
         if metrics is not None:
             _serve(found.directory, url, metrics)
-        runner = FlowRunner(found.spark, found.flow, found.directory, source)
+        runner = FlowRunner(found.spark, found.flow, found.directory, source, owns_session=True)
         ready = f"penstock pipeline ready: {found.flow.name} {url}"
 
         periodic_tasks = [*found.flow.periodic_tasks]

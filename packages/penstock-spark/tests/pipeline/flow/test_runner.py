@@ -121,6 +121,31 @@ def test_it_follows_until_told_to_stop_and_finishes_its_batch(
     assert not directory.locks.held(FlowLock.RUNNING)
 
 
+def test_planners_of_a_running_query_end_and_the_next_query_has_new_ones(
+    spark: SparkSession, tally: Tally, directory: FlowDirectory, town: Town
+) -> None:
+    source = SourceOptions(town.url, max_offsets=100)
+    town.publish(60)
+    for total in (60, 120):
+        stop = threading.Event()
+        engine = FlowRunner(spark, tally, directory, source, owns_session=True)
+        thread = threading.Thread(target=engine.run, args=(stop,))
+        thread.start()
+        wait_for(lambda total=total: sum(tally.counts().values()) == total)  # type: ignore[misc]
+        wait_for(lambda: not planners(spark))
+        stop.set()
+        thread.join(120)
+        assert not thread.is_alive()
+        town.publish(60)
+
+
+def planners(spark: SparkSession) -> list[str]:
+    """The commands of Spark's Python processes that plan data sources."""
+    children = spark.sparkContext._jvm.java.lang.ProcessHandle.current().children().toList()  # type: ignore[union-attr]
+    commands = [child.info().commandLine().orElse("") for child in children]
+    return [command for command in commands if "pyspark.sql.worker." in command]
+
+
 def test_a_machine_that_is_busy_is_waited_for(
     engine: FlowRunner, tally: Tally, town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
