@@ -114,9 +114,7 @@ class ReceiveHandler:
         self, accepted: Post, target: LocalTarget, pump_message: PumpMessage
     ) -> PostOutcome:
         if self._rules.dry_run:
-            log.info(
-                "dry run", path=target.full_path, kind=accepted.event.value, url=accepted.url
-            )
+            log.info("dry run", path=target.full_path, kind=accepted.event.value, url=accepted.url)
             return PostOutcome(reports.NOT_MODIFIED, "dry run")
         if self._duplicate_filter is None:
             return await self._accept(accepted, target, pump_message)

@@ -139,7 +139,8 @@ def settings(tmp_path: Path, text: str, **files: str) -> PumpSettings:
 
 
 async def accepted(plugins: Plugins, post: Post = POST) -> tuple[Post, LocalTarget] | None:
-    return await plugins.accept(post, TARGET)
+    found = await plugins.accept(post, TARGET)
+    return found[0] if found else None
 
 
 async def test_a_callback_of_sr3(tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ class CallbackOptions:
             fileEvents=events | {"create"} if FileEvent.MODIFY.value in events else events,
             hostname=settings.hostname or "localhost",
             sendTo=settings.destination,
+            path=[str(each) for each in settings.path],
+            inflight=settings.inflight,
             pid_filename=str(state_folder(settings) / f"{settings.component.value}.pid"),
             cfg_run_dir=str(state_folder(settings)),
             credentials=CallbackCredentials(credentials or PumpCredentials()),

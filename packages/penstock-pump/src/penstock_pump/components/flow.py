@@ -1,8 +1,8 @@
 """`flow`: the component of sr3 whose work is told by its options and callbacks.
 
 `flowMain` names the component it works as. Otherwise `gather.file` makes it a watch, `pollUrl` or a
-plugin that finds posts by itself a poll, `sendTo` a sender, `download on` a subscriber, and anything
-else forwards posts.
+plugin that finds posts by itself a poll, `sendTo` a sender, `download on` a subscriber, and
+anything else forwards posts.
 """
 
 from __future__ import annotations

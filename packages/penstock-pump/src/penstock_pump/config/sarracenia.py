@@ -339,8 +339,8 @@ def _check_arguments(reader: _ConfReader) -> None:
     """What follows a pattern and is no naming is for plugins; otherwise it is a mistake."""
     for line in [] if reader.plugins else reader.arguments:
         reader.problems.append(
-            f"{line.where}: {line.option} {line.value}: what is after the pattern should be WHATFN, "
-            "HEADFN, SENDER, NONE, NONESENDER, TIME, DESTFN=name or DESTFNSCRIPT=plugin"
+            f"{line.where}: {line.option} {line.value}: what is after the pattern should be "
+            "WHATFN, HEADFN, SENDER, NONE, NONESENDER, TIME, DESTFN=name or DESTFNSCRIPT=plugin"
         )
 
 
