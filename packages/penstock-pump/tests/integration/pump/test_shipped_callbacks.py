@@ -1,0 +1,450 @@
+"""Plugins that sr3 ships: the same configuration runs under sr3 and under Penstock, with the same
+result. The services that they use are loopback servers which speak their protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import connect
+from penstock_pump.components import post
+from penstock_pump.posts.formats import read_post
+from penstock_pump.posts.post import Post
+from tests.integration.pump.running import settings, tree, until
+from tests.integration.pump.sarracenia import PROGRAMS, Sarracenia
+from tests.peers import Penstock, Process, free_port
+from tests.pump.servers import serving
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+
+#: As in an environment with both, but ours come first.
+BOTH = "import sys; sys.path.append(sys.argv.pop(1)); from penstock.__main__ import main; main()"
+READY = "penstock pump ready"
+
+
+class PumpPrograms(Sarracenia):
+    """Our programs with the same configurations; sr3 is installed beside them."""
+
+    def configure(self, component: str, text: str) -> None:
+        (self._conf / "default.conf").write_text("private_hosts on\nfile_directories /\n")
+        super().configure(component, text)
+
+    def running_component(self, component: str) -> AbstractAsyncContextManager[None]:
+        return self._running_ours(component)
+
+    @asynccontextmanager
+    async def _running_ours(self, component: str) -> AsyncIterator[None]:
+        (packages,) = PROGRAMS.parent.glob("lib/python3*/site-packages")
+        log = self._home / "ours"
+        conf = self._conf / component / "t.conf"
+        command = [sys.executable, "-c", BOTH, str(packages), "pump", "--conf", str(conf)]
+        environment = {**os.environ, "XDG_STATE_HOME": str(self._home / "state")}
+        process = Process(command, log, {**environment, "HOME": str(self._home)})
+        try:
+            await asyncio.to_thread(process.wait_for_line, READY)
+            yield
+        finally:
+            process.end(signal.SIGTERM)
+            self.output = process.output()
+
+
+@pytest.fixture(params=["sr3", "penstock"])
+def program(request: pytest.FixtureRequest, penstock: Penstock, tmp_path: Path) -> Sarracenia:
+    made = Sarracenia if request.param == "sr3" else PumpPrograms
+    return made(tmp_path / "home", penstock, "sr3", "sr3")
+
+
+@asynccontextmanager
+async def consuming(
+    program: Sarracenia, broker: Penstock, name: str, component: str, text: str
+) -> AsyncIterator[None]:
+    """A component that consumes from exchange `x<name>`."""
+    program.configure(
+        component,
+        f"broker {program.broker}\nexchange x{name}\nqueueName q_guest_{name}\nsubtopic #\n{text}",
+    )
+    async with connect(broker.url) as fabric:
+        # sr3 will not bind to an exchange that is not there.
+        await fabric.publish("nobody.listens", b"", exchange=f"x{name}")
+        await fabric.publish("nobody.listens", b"", exchange=f"y{name}")
+    if not isinstance(program, PumpPrograms):
+        await program.run("sr3", "declare", f"{component}/t")
+    async with program.running_component(component):
+        yield
+
+
+async def announce(broker: Penstock, name: str, state: Path, folder: Path, base_url: str) -> None:
+    posts = settings(
+        "post", broker.url, state, dialect="sr3", folders=False, post_exchange=f"x{name}",
+        path=[folder], post_base_url=base_url, post_base_dir=folder,
+    )  # fmt: skip
+    await post(posts)
+
+
+@asynccontextmanager
+async def announced(
+    program: Sarracenia, broker: Penstock, name: str, component: str, text: str
+) -> AsyncIterator[Callable[[int], Any]]:
+    """A component that publishes to exchange `y<name>`; to call with the number of posts."""
+    program.configure(
+        component,
+        f"post_broker {program.broker}\npost_exchange y{name}\nlogLevel debug\n{text}",
+    )
+    async with connect(broker.url) as fabric:
+        async with fabric.subscribe("v03.#", exchange=f"y{name}") as inflow:
+
+            async def receive(count: int) -> list[Post]:
+                async with asyncio.timeout(60):
+                    found = [await inflow.receive() for _ in range(count)]
+                return [read_post(each.body, each.headers) for each in found]
+
+            async with program.running_component(component):
+                yield receive
+
+
+def write(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text(f"content of {name}\n")
+    return folder
+
+
+async def test_key_filter_reads_the_groups_of_patterns(
+    program: Sarracenia, penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    there = write(tmp_path / "there", "AACN01_CWAO_1", "AACN02_CWAO_2", "SACN01_CWAO_3", "other")
+    here = tmp_path / "here"
+    here.mkdir()
+    text = (
+        f"acceptUnmatched False\ncallback accept.key_filter\naccept_key AACN01_CWAO\n"
+        f"reject_key SACN01_CWAO\ndirectory {here}\n"
+        "accept .*/([A-Z]{4}[0-9]{2}_[A-Z]{4}).* key_groups=1\naccept .*other\n"
+    )
+    with serving(there) as server:
+        async with consuming(program, penstock, name, "subscribe", text):
+            await announce(penstock, name, tmp_path / "p", there, server.url)
+            await until(lambda: set(tree(here)) == {"AACN01_CWAO_1", "other"})
+
+
+class MailServer:
+    """Enough of SMTP to take letters."""
+
+    def __init__(self) -> None:
+        self.letters: list[tuple[str, bytes]] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        recipient = ""
+        while line := (await reader.readline()).decode().strip():
+            verb = line[:4].upper()
+            if verb == "RCPT":
+                recipient = line.partition("<")[2].partition(">")[0]
+            if verb == "DATA":
+                writer.write(b"354 go on\r\n")
+                data = await reader.readuntil(b"\r\n.\r\n")
+                self.letters.append((recipient, data.removesuffix(b"\r\n.\r\n")))
+            writer.write(b"221 bye\r\n" if verb == "QUIT" else b"250 fine\r\n")
+            if verb == "QUIT":
+                break
+        writer.close()
+
+
+async def test_email_sends_files_to_those_named_after_patterns(
+    program: Sarracenia, penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    there = write(tmp_path / "there", "AACN27.txt", "SXCN.txt")
+    mail = MailServer()
+    server = await asyncio.start_server(mail.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    text = (
+        f"callback send.email\nsendTo smtp://127.0.0.1:{port}\nemail_from me@example.org\n"
+        f"email_subject_prepend From us:\nbaseDir {there}\nacceptUnmatched False\n"
+        "accept .*AACN27.* one@example.org\n"
+        "accept .*SXCN.* DESTFN=renamed two@example.org,three@example.org\n"
+    )
+    async with server, consuming(program, penstock, name, "sender", text):
+        await announce(penstock, name, tmp_path / "p", there, "http://127.0.0.1/")
+        await until(lambda: len(mail.letters) == 3)
+    found = {}
+    for recipient, data in mail.letters:
+        letter = message_from_bytes(data, policy=policy.default)
+        found[recipient] = (letter["Subject"], letter["From"], letter.get_content().strip())
+    assert found == {
+        "one@example.org": ("From us: AACN27.txt", "me@example.org", "content of AACN27.txt"),
+        "two@example.org": ("From us: renamed", "me@example.org", "content of SXCN.txt"),
+        "three@example.org": ("From us: renamed", "me@example.org", "content of SXCN.txt"),
+    }
+
+
+@pytest.fixture
+def s3_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    pytest.importorskip("moto.server")
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = Process(command, tmp_path / "moto", {**os.environ, "PYTHONWARNINGS": "ignore"})
+    url = f"http://127.0.0.1:{port}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    try:
+        process.wait_for_port(port)
+        request = urllib.request.Request(f"{url}/bucket", method="PUT")
+        urllib.request.urlopen(request, timeout=10).close()
+        yield url
+    finally:
+        process.end_group(signal.SIGKILL)
+
+
+async def test_s3_cloud_sender_uploads_and_announces(
+    program: Sarracenia, penstock: Penstock, name: str, tmp_path: Path, s3_endpoint: str
+) -> None:
+    there = write(tmp_path / "there", "a.txt")
+    program.add_credential("s3://key:se%2Fcret@None")
+    text = (
+        f"callback send.s3CloudSender\nsendTo s3://key@None\ndirectory bucket/radar\nmirror off\n"
+        f"baseDir {there}\npost_urlType s3_uri\npost_baseUrl s3://\n"
+        f"post_broker {program.broker}\npost_exchange y{name}\naccept .*\n"
+    )
+    async with connect(penstock.url) as fabric:
+        async with fabric.subscribe("#", exchange=f"y{name}") as inflow:
+            async with consuming(program, penstock, name, "sender", text):
+                await announce(penstock, name, tmp_path / "p", there, "http://127.0.0.1/")
+                body: dict[str, Any] = {}
+                async with asyncio.timeout(60):
+                    while "relPath" not in body:
+                        body = json.loads((await inflow.receive()).body or b"{}")
+    with urllib.request.urlopen(f"{s3_endpoint}/bucket/radar/a.txt", timeout=10) as response:
+        assert response.read() == b"content of a.txt\n"
+    assert (body["baseUrl"], body["relPath"]) == ("s3://", "bucket/radar/a.txt")
+
+
+V2_PLUGIN = """
+class Upper(object):
+    def __init__(self, parent):
+        pass
+    def on_message(self, parent):
+        parent.msg.new_file = parent.msg.new_file.upper()
+        return 'secret' not in parent.msg.relpath
+self.plugin = 'Upper'
+"""
+
+
+async def test_v2wrapper_runs_plugins_of_v2(
+    program: Sarracenia, penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    there, here = write(tmp_path / "there", "a.txt", "secret.txt"), tmp_path / "here"
+    here.mkdir()
+    plugins = tmp_path / "home" / "config" / "sr3" / "plugins"
+    write(plugins)
+    (plugins / "upper.py").write_text(V2_PLUGIN)
+    text = f"callback v2wrapper\nplugin upper.py\ndirectory {here}\naccept .*\n"
+    with serving(there) as server:
+        async with consuming(program, penstock, name, "subscribe", text):
+            await announce(penstock, name, tmp_path / "p", there, server.url)
+            await until(lambda: set(tree(here)) == {"A.TXT"})
+
+
+class Service(ThreadingHTTPServer):
+    """Answers with JSON: `answers` has functions of the path, by its beginning."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: dict[str, Callable[[str], Any]]) -> None:
+        super().__init__(("127.0.0.1", 0), _ServiceHandler)
+        self.answers = answers
+        self.asked: list[tuple[str, str, str | None, bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class _ServiceHandler(BaseHTTPRequestHandler):
+    server: Service
+
+    def _answer(self) -> None:
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        given = self.headers.get("Authorization")
+        self.server.asked.append((self.command, self.path, given, data))
+        for beginning, answer in self.server.answers.items():
+            if self.path.startswith(beginning):
+                body = answer(self.path)
+                break
+        else:
+            self.send_error(404)
+            return
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(201 if "KiWebPortal" in self.path else 200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Last-Modified", "Mon, 02 Jun 2025 15:42:02 GMT")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_GET = do_POST = do_HEAD = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard's name
+        pass
+
+
+@contextmanager
+def service(answers: dict[str, Callable[[str], Any]]) -> Iterator[Service]:
+    with Service(answers) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+TOKEN = {
+    "access_token": "a.token.of.ours",
+    "expires_in": 3600,
+    "refresh_token": "r",
+    "refresh_expires_in": 3600,
+}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "options"),
+    [
+        ("bc_trans", "tokenEndpoint_baseUrl {url}\ntokenEndpoint_path token\n"),
+        ("eumetsat", "apiTokenUrl {url}token\n"),
+        ("copernicus", "openidConnectUrl {url}token\n"),
+        ("nasa_earthdata", "earthdataUrl {url}\n"),
+    ],
+)
+async def test_tokens_of_authentication_plugins_are_used_to_download(
+    plugin: str,
+    options: str,
+    program: Sarracenia,
+    penstock: Penstock,
+    name: str,
+    tmp_path: Path,
+) -> None:
+    there, here = write(tmp_path / "there", "a.txt"), tmp_path / "here"
+    here.mkdir()
+    answers: dict[str, Callable[[str], Any]] = {
+        "/token": lambda _: TOKEN,
+        "/api/users/tokens": lambda _: [{**TOKEN, "expiration_date": "01/01/2100"}],
+    }
+    with serving(there) as server, service(answers) as tokens:
+        program.add_credential(tokens.url.replace("//", "//client:secret@"))
+        text = (
+            f"callback authenticate.{plugin}\n{options.format(url=tokens.url)}directory {here}\n"
+            "accept .*\n"
+        )
+        async with consuming(program, penstock, name, "subscribe", text):
+            await announce(penstock, name, tmp_path / "p", there, server.url)
+            await until(lambda: set(tree(here)) == {"a.txt"})
+        assert server.authorized == ["Bearer a.token.of.ours"]
+        _, _, basic, data = tokens.asked[0]
+        assert basic == "Basic Y2xpZW50OnNlY3JldA==" or b"username=client&password=secret" in data
+
+
+async def test_a_poll_that_reads_other_pages(
+    program: Sarracenia, penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    page = b"<html><a href='x'>MLS-Aura_L2GP_1.he5</a><a href='y'>readme</a></html>"
+    with service({"/data/": lambda _: page}) as server:
+        text = (
+            f"callback poll.nasa_mls_nrt\npollUrl {server.url}\npath data\nsleep 1\n"
+            "scheduled_interval 1\nfileAgeMax 0\nacceptUnmatched on\n"
+        )
+        async with announced(program, penstock, name, "poll", text) as receive:
+            (found,) = await receive(1)
+            asked = len(server.asked)
+            await until(lambda: len(server.asked) > asked + 1)
+    assert found.url == f"{server.url}data/MLS-Aura_L2GP_1.he5"
+
+
+CMR = {
+    "items": [
+        {
+            "umm": {
+                "RelatedUrls": [
+                    {"URL": "https://d.example.org/p/g.nc", "Type": "GET DATA", "Description": "-"}
+                ]
+            }
+        }
+    ]
+}
+ODATA = {
+    "value": [
+        {
+            "Id": "d86d",
+            "Name": "S1A_COG.SAFE",
+            "ContentLength": 12,
+            "ModificationDate": "2026-05-06T12:42:38.119Z",
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "options", "urls"),
+    [
+        (
+            "nasa_cmr",
+            "pollUrl {url}search\ncollectionConceptId C1\ndataSource other\n"
+            "relatedUrl_type GET DATA\n",
+            ["https://d.example.org/p/g.nc"],
+        ),
+        (
+            "odata",
+            "pollUrl {url}odata?$filter=\npost_baseUrl https://z.example.org/v1/\n"
+            "post_urlTemplate Products(--PRODUCT_ID--)/$value\n",
+            ["https://z.example.org/v1/S1A_COG.SAFE"],
+        ),
+    ],
+)
+async def test_polls_of_catalogues(
+    plugin: str,
+    options: str,
+    urls: list[str],
+    program: Sarracenia,
+    penstock: Penstock,
+    name: str,
+) -> None:
+    answers: dict[str, Callable[[str], Any]] = {"/search": lambda _: CMR, "/odata": lambda _: ODATA}
+    with service(answers) as server:
+        text = (
+            f"callback poll.{plugin}\n{options.format(url=server.url)}sleep 1\n"
+            "scheduled_interval 1\nfileAgeMax 0\nacceptUnmatched on\n"
+        )
+        async with announced(program, penstock, name, "poll", text) as receive:
+            found = await receive(len(urls))
+            asked = len(server.asked)
+            await until(lambda: len(server.asked) > asked + 1)
+    assert [each.url for each in found] == urls
+
+
+async def test_a_scheduled_flow_announces_paths_with_their_size_and_time(
+    program: Sarracenia, penstock: Penstock, name: str
+) -> None:
+    with service({"/fax/a.gif": lambda _: b"four"}) as server:
+        text = (
+            "callback scheduled.http_with_metadata\ncallback post.message\n"
+            f"post_baseUrl {server.url}fax/\npath a.gif\npath missing.gif\nscheduled_interval 1\n"
+        )
+        async with announced(program, penstock, name, "flow", text) as receive:
+            found = await receive(2)
+    for each in found:
+        assert each.url == f"{server.url}fax/a.gif"
+        assert each.parts is not None
+        assert each.parts.file_size == 4
