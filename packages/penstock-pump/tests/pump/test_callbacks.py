@@ -250,7 +250,8 @@ def test_plugins_that_cannot_be_loaded(text: str, why: str, tmp_path: Path) -> N
 
 
 def test_what_components_do_by_themselves_is_not_loaded(tmp_path: Path) -> None:
-    text = "callback gather.message\ncallback post.message\ncallback log\non_message None\n"
+    text = "callback gather.message\ncallback post.message\ncallback log.Log\non_message None\n"
+    text += "callback v2wrapper.V2Wrapper\n"
     plugins = load_plugins(settings(tmp_path, text))
     assert plugins.callbacks is None
 

@@ -293,7 +293,13 @@ def gathering_callbacks(names: Iterable[str], paths: Sequence[Path] = ()) -> boo
 
 def _wanted(names: Iterable[str]) -> list[str]:
     plain = (name.removesuffix(".py").removeprefix("sarracenia.flowcb.") for name in names)
-    return [name for name in dict.fromkeys(plain) if name not in NATIVE]
+    return [name for name in dict.fromkeys(plain) if _module_of(name) not in NATIVE]
+
+
+def _module_of(name: str) -> str:
+    """Without the class: `log.Log` is `log`."""
+    module, _, last = name.rpartition(".")
+    return module if module and last[:1].isupper() else name
 
 
 def _classes(

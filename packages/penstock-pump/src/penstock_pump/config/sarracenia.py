@@ -313,7 +313,7 @@ def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfRe
             reader.plugins.insert(0, f"callback {value}")
         case "callback":
             reader.plugins.append(f"callback {value}")
-        case _ if name.startswith(("on", "do")):
+        case _ if name.startswith(("on", "do")):  # and v2's `plugin`
             reader.plugins.append(f"{spelled} {value}")
 
 

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import sys
 import threading
 import urllib.request
@@ -17,6 +18,7 @@ from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -28,6 +30,8 @@ from tests.integration.pump.running import settings, tree, until
 from tests.integration.pump.sarracenia import PROGRAMS, Sarracenia
 from tests.peers import Penstock, Process, free_port
 from tests.pump.servers import serving
+from tests.pump.test_addresses import write_certificate
+from tests.pump.test_proxy import Proxy
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -214,8 +218,8 @@ async def test_s3_cloud_sender_uploads_and_announces(
     there = write(tmp_path / "there", "a.txt")
     program.add_credential("s3://key:se%2Fcret@None")
     text = (
-        f"callback send.s3CloudSender\nsendTo s3://key@None\ndirectory bucket/radar\nmirror off\n"
-        f"baseDir {there}\npost_urlType s3_uri\npost_baseUrl s3://\n"
+        "callback send.s3CloudSender.S3CloudSender\nsendTo s3://key@None\n"
+        f"directory bucket/radar\nmirror off\nbaseDir {there}\npost_urlType s3_uri\npost_baseUrl s3://\n"
         f"post_broker {program.broker}\npost_exchange y{name}\naccept .*\n"
     )
     async with connect(penstock.url) as fabric:
@@ -226,8 +230,10 @@ async def test_s3_cloud_sender_uploads_and_announces(
                 async with asyncio.timeout(60):
                     while "relPath" not in body:
                         body = json.loads((await inflow.receive()).body or b"{}")
-    with urllib.request.urlopen(f"{s3_endpoint}/bucket/radar/a.txt", timeout=10) as response:
-        assert response.read() == b"content of a.txt\n"
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "se/cret"}
+    client = pytest.importorskip("boto3").client("s3", endpoint_url=s3_endpoint, **keys)
+    stored = client.get_object(Bucket="bucket", Key="radar/a.txt")["Body"].read()
+    assert stored == b"content of a.txt\n"
     assert (body["baseUrl"], body["relPath"]) == ("s3://", "bucket/radar/a.txt")
 
 
@@ -242,7 +248,7 @@ self.plugin = 'Upper'
 """
 
 
-async def test_v2wrapper_runs_plugins_of_v2(
+async def test_plugins_of_v2_which_sr3_runs_with_its_v2wrapper(
     program: Sarracenia, penstock: Penstock, name: str, tmp_path: Path
 ) -> None:
     there, here = write(tmp_path / "there", "a.txt", "secret.txt"), tmp_path / "here"
@@ -250,7 +256,7 @@ async def test_v2wrapper_runs_plugins_of_v2(
     plugins = tmp_path / "home" / "config" / "sr3" / "plugins"
     write(plugins)
     (plugins / "upper.py").write_text(V2_PLUGIN)
-    text = f"callback v2wrapper\nplugin upper.py\ndirectory {here}\naccept .*\n"
+    text = f"plugin upper.py\ndirectory {here}\naccept .*\n"
     with serving(there) as server:
         async with consuming(program, penstock, name, "subscribe", text):
             await announce(penstock, name, tmp_path / "p", there, server.url)
@@ -301,8 +307,12 @@ class _ServiceHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def service(answers: dict[str, Callable[[str], Any]]) -> Iterator[Service]:
+def service(
+    answers: dict[str, Callable[[str], Any]], tls: ssl.SSLContext | None = None
+) -> Iterator[Service]:
     with Service(answers) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
@@ -361,7 +371,7 @@ async def test_a_poll_that_reads_other_pages(
     program: Sarracenia, penstock: Penstock, name: str, tmp_path: Path
 ) -> None:
     page = b"<html><a href='x'>MLS-Aura_L2GP_1.he5</a><a href='y'>readme</a></html>"
-    with service({"/data/": lambda _: page}) as server:
+    with service({"/data": lambda _: page}) as server:
         text = (
             f"callback poll.nasa_mls_nrt\npollUrl {server.url}\npath data\nsleep 1\n"
             "scheduled_interval 1\nfileAgeMax 0\nacceptUnmatched on\n"
@@ -448,3 +458,73 @@ async def test_a_scheduled_flow_announces_paths_with_their_size_and_time(
         assert each.url == f"{server.url}fax/a.gif"
         assert each.parts is not None
         assert each.parts.file_size == 4
+
+
+class KiwisProxy(Proxy):
+    """The plugin always asks port 443 of its server: a proxy leads it to ours."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(socks=False)
+        self._port = port
+
+    async def _http(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[str, int]:
+        self.asked.append((await super()._http(reader, writer))[0])
+        return "127.0.0.1", self._port
+
+
+KIWIS: dict[str, Any] = {
+    "getStationList": [["station_name", "station_no", "station_id"], ["Dam", "0_7", "1"]],
+    "getTimeseriesList": [
+        ["ts_id", "ts_name", "parametertype_name"],
+        ["5", "caw_Cmd", "Water Level"],
+        ["6", "other", "Water Level"],
+    ],
+    "getParameterList": [["station_no", "parametertype_name"], ["0_7", "Water Level"]],
+    "getTimeseriesValues": [
+        {"data": [["2026-11-18T00:00:00.000Z", 1.5]], "columns": "Timestamp,Value"}
+    ],
+}
+
+
+def kiwis(path: str) -> Any:
+    request = parse_qs(urlsplit(path).query).get("request", [""])[0]
+    return KIWIS.get(request, {})
+
+
+async def test_time_series_of_wiski_become_files_and_posts(
+    program: Sarracenia,
+    penstock: Penstock,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    certificate = write_certificate(tmp_path, "kiwis.example.org")
+    program.add_credential("https://me:secret@kiwis.example.org")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    answers: dict[str, Callable[[str], Any]] = {
+        "/KiWebPortal/rest/auth/oidcServer/token": lambda _: {"access_token": "a.token"},
+        "/KiWIS/KiWIS": kiwis,
+    }
+    with service(answers, context) as server:
+        proxy = KiwisProxy(server.server_address[1])
+        proxy_server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+        port = proxy_server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{port}")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+        text = (
+            "callback scheduled.wiski\ncallback post.message\npollUrl https://kiwis.example.org\n"
+            f"wiski_ts_name caw_Cmd\nscheduled_interval 2\ndirectory {here}\n"
+            f"post_baseUrl file:/\npost_baseDir {here}\n"
+        )
+        async with proxy_server, announced(program, penstock, name, "flow", text) as receive:
+            (found,) = await receive(1)
+        tokens = {given for _, path, given, _ in server.asked if path.startswith("/KiWIS")}
+    assert found.name == "ts_caw-Cmd_0-7__Water-Level.csv"
+    assert (here / found.name).read_text().endswith(",1.5\n")
+    assert tokens == {"Bearer a.token"}
+    assert set(proxy.asked) >= {"kiwis.example.org"}
