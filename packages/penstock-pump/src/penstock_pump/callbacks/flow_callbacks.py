@@ -277,7 +277,7 @@ def load_callbacks(
         return None
     classes = _classes(wanted, paths)
     options = CallbackOptions(settings, credentials)
-    sarracenia_api.provide_credentials(options.credentials)
+    sarracenia_api.adapt_installation(options.credentials)
     return FlowCallbacks([_make(*each, options) for each in classes.items()], options)
 
 

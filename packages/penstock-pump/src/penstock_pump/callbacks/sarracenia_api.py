@@ -278,8 +278,17 @@ def install(paths: Iterable[Path]) -> None:
     sys.modules[f"{NAME}.flowcb"] = flowcb
 
 
-def provide_credentials(credentials: Any) -> None:
-    """Some plugins look them up in a module of sr3, if it is installed, instead of in their
-    options."""
+def adapt_installation(credentials: Any) -> None:
+    """For plugins that use an installed sr3: some look credentials up in a module of it instead of
+    in their options. Its transfers set alarms, which only the main thread can; their sockets have
+    time limits, too."""
     with suppress(ImportError):
         importlib.import_module(f"{NAME}.config").Config.credentials = credentials
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{NAME}.transfer"):
+            for each in {"alarm_set", "alarm_cancel"} & vars(module).keys():
+                setattr(module, each, _set_no_alarm)
+
+
+def _set_no_alarm(seconds: float = 0.0) -> None:
+    pass

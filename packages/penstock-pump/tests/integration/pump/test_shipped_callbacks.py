@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import ssl
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -23,8 +24,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from penstock.client import connect
+from penstock_pump.callbacks import flow_callbacks
 from penstock_pump.components import post
+from penstock_pump.config.settings import settings_of
+from penstock_pump.files.target import LocalTarget
+from penstock_pump.plugins import load_plugins
 from penstock_pump.posts.formats import read_post
+from penstock_pump.posts.parts import Parts
 from penstock_pump.posts.post import Post
 from tests.integration.pump.running import settings, tree, until
 from tests.integration.pump.sarracenia import PROGRAMS, Sarracenia
@@ -407,26 +413,27 @@ ODATA = {
 
 
 @pytest.mark.parametrize(
-    ("plugin", "options", "urls"),
+    ("plugin", "options", "files"),
     [
         (
             "nasa_cmr",
             "pollUrl {url}search\ncollectionConceptId C1\ndataSource other\n"
             "relatedUrl_type GET DATA\n",
-            ["https://d.example.org/p/g.nc"],
+            [("https://d.example.org/", "g.nc", None)],
         ),
         (
             "odata",
             "pollUrl {url}odata?$filter=\npost_baseUrl https://z.example.org/v1/\n"
             "post_urlTemplate Products(--PRODUCT_ID--)/$value\n",
-            ["https://z.example.org/v1/S1A_COG.SAFE"],
+            # sr3 keeps the directory of the path to retrieve before the name.
+            [("https://z.example.org/v1/", "S1A_COG.SAFE", "Products(d86d)/$value")],
         ),
     ],
 )
 async def test_polls_of_catalogues(
     plugin: str,
     options: str,
-    urls: list[str],
+    files: list[tuple[str, str, str | None]],
     program: Sarracenia,
     penstock: Penstock,
     name: str,
@@ -438,10 +445,10 @@ async def test_polls_of_catalogues(
             "scheduled_interval 1\nfileAgeMax 0\nacceptUnmatched on\n"
         )
         async with announced(program, penstock, name, "poll", text) as receive:
-            found = await receive(len(urls))
+            found = await receive(len(files))
             asked = len(server.asked)
             await until(lambda: len(server.asked) > asked + 1)
-    assert [each.url for each in found] == urls
+    assert [(each.base_url, each.name, each.retrieve) for each in found] == files
 
 
 async def test_a_scheduled_flow_announces_paths_with_their_size_and_time(
@@ -528,3 +535,55 @@ async def test_time_series_of_wiski_become_files_and_posts(
     assert (here / found.name).read_text().endswith(",1.5\n")
     assert tokens == {"Bearer a.token"}
     assert set(proxy.asked) >= {"kiwis.example.org"}
+
+
+#: Run with sr3 alone: prints the error of `after_accept`.
+CALL = """
+import sys, types
+import sarracenia, sarracenia.config, sarracenia.flowcb
+options = sarracenia.config.no_file_config()
+options.component, options.config, options.action = 'subscribe', 't', 'start'
+message = sarracenia.Message()
+message.update({'pubTime': '20231114T221320', 'baseUrl': 'http://h/', 'relPath': 'a/b/f.txt',
+    'new_dir': '/nowhere', 'new_file': 'f.txt', '_deleteOnPost': set(), 'size': 3})
+work = types.SimpleNamespace(incoming=[message], ok=[], rejected=[], failed=[])
+plugin = sarracenia.flowcb.load_library(sys.argv[1], options)
+try:
+    plugin.after_accept(work)
+except Exception as error:
+    print(repr(error))
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "error"),
+    [
+        ("accept.speedo", "KeyError('partstr')"),
+        ("accept.distbydir", "TypeError('Strings must be encoded before hashing')"),
+        ("accept.renamedmf.RenameDMF", "KeyError('rename')"),
+        ("accept.downloadbaseurl.DownloadBaseUrl", "AttributeError("),
+    ],
+)
+async def test_plugins_that_fail_in_sr3_fail_here_and_the_post_passes(
+    plugin: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [str(PROGRAMS / "python"), "-c", CALL, plugin]
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    found = await asyncio.to_thread(
+        subprocess.run, command, env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip().splitlines()[-1].startswith(error)
+
+    failures: list[str] = []
+    monkeypatch.setattr(
+        flow_callbacks, "_log_failure", lambda _, error: failures.append(repr(error))
+    )
+    (packages,) = PROGRAMS.parent.glob("lib/python3*/site-packages")
+    given = {"plugins": [f"callback {plugin}"], "plugin_path": [packages]}
+    plugins = load_plugins(settings_of({"component": "subscribe", "dialect": "sr3", **given}))
+    announcement = Post(
+        moment=1, base_url="http://h/", relpath="a/b/f.txt", parts=Parts.whole(3), source="me"
+    )
+    assert len(await plugins.accept(announcement, LocalTarget("/nowhere", "f.txt"))) == 1
+    (failure,) = failures
+    assert failure.startswith(error)
