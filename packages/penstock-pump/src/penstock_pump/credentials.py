@@ -48,16 +48,33 @@ class PumpCredential:
 class PumpCredentials:
     def __init__(self, known: Sequence[PumpCredential] = ()) -> None:
         self._known = tuple(known)
+        self.version = 0  #: counts the changes
 
     def find(self, url: str) -> PumpCredential:
         """The line of a URL; the URL's own user and password where there is none."""
         own = PumpCredential(url, *_user_password(urlsplit(url)))
-        if own.password is not None:
-            return own
+        return own if own.password is not None else self.line(url) or own
+
+    def line(self, url: str) -> PumpCredential | None:
+        user, _ = _user_password(urlsplit(url))
         for each in self._known:
-            if _server(each.url) == _server(url) and own.user in (None, each.user):
+            if _server(each.url) == _server(url) and user in (None, each.user):
                 return each
-        return own
+        return None
+
+    @property
+    def urls(self) -> list[str]:
+        return [each.url for each in self._known]
+
+    def add(self, credential: PumpCredential) -> None:
+        """Comes before the other lines, and replaces one of the same server and user."""
+        others = (
+            each
+            for each in self._known
+            if (_server(each.url), each.user) != (_server(credential.url), credential.user)
+        )
+        self._known = (credential, *others)
+        self.version += 1
 
     def complete(self, url: str) -> str:
         """The URL with its password."""

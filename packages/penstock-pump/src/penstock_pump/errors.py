@@ -65,6 +65,12 @@ class FileChanging(PumpError):
     """A file was written to while it was read."""
 
 
+class PluginRefusal(PumpError):
+    """A plugin has failed, and says that it will fail again."""
+
+    transient = False
+
+
 class RemoveFailed(PumpError):
     """A file or directory could not be removed, or a link could not be made."""
 

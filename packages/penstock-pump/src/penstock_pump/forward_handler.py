@@ -58,9 +58,12 @@ class ForwardHandler:
         if is_report:
             return await self._forward_report(pump_message)
         known = post if self._provenance is None else with_provenance(post, self._provenance)
-        accepted = await self._plugins.changed(known)
-        if accepted is None:
-            return PostOutcome(REJECTED, "a plugin")
+        outcome = PostOutcome(REJECTED, "a plugin")
+        for each in await self._plugins.changed(known):
+            outcome = await self._take(post, each, pump_message)
+        return outcome
+
+    async def _take(self, post: Post, accepted: Post, pump_message: PumpMessage) -> PostOutcome:
         if self._dry_run:
             log.info("dry run", path=post.relpath)
             return PostOutcome(reports.NOT_MODIFIED, "dry run")

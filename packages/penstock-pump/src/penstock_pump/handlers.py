@@ -105,12 +105,16 @@ class ReceiveHandler:
         target = LocalTarget(placed.directory, placed.path)
         if placed.script:
             target = await self._plugins.renamed(placed.script, post, target)
-        found = await self._plugins.accept(with_provenance(post, self._provenance), target)
-        if found is None:
-            return PostOutcome(REJECTED, "a plugin")
-        accepted, target = found
+        outcome = PostOutcome(REJECTED, "a plugin")
+        for each in await self._plugins.accept(with_provenance(post, self._provenance), target):
+            outcome = await self._take(*each, pump_message)
+        return outcome
+
+    async def _take(
+        self, accepted: Post, target: LocalTarget, pump_message: PumpMessage
+    ) -> PostOutcome:
         if self._rules.dry_run:
-            log.info("dry run", path=target.full_path, kind=post.event.value, url=post.url)
+            log.info("dry run", path=target.full_path, kind=accepted.event.value, url=accepted.url)
             return PostOutcome(reports.NOT_MODIFIED, "dry run")
         if self._duplicate_filter is None:
             return await self._accept(accepted, target, pump_message)

@@ -16,9 +16,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.core.errors import ConfigurationError
-from penstock_pump.callbacks.flow_callbacks import FlowCallbacks, load_callbacks
+from penstock_pump.callbacks.flow_callbacks import (
+    FlowCallbacks,
+    gathering_callbacks,
+    load_callbacks,
+)
 from penstock_pump.callbacks.v2_plugins import V2Plugins
 from penstock_pump.config.settings import PumpSettings
+from penstock_pump.credentials import PumpCredentials
 from penstock_pump.errors import SourceUnavailable
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.posts.post import Post
@@ -41,7 +46,11 @@ class Plugin:
     on_report: OnReport | None = None
 
 
-def load_plugins(settings: PumpSettings, given: Sequence[Plugin] = ()) -> Plugins:
+def load_plugins(
+    settings: PumpSettings,
+    given: Sequence[Plugin] = (),
+    credentials: PumpCredentials | None = None,
+) -> Plugins:
     """Plugins by `module:name`; sr3's by `callback NAME`; v2's by `on_message FILE` and so on."""
     own: list[Plugin] = []
     callbacks: list[str] = []
@@ -55,8 +64,15 @@ def load_plugins(settings: PumpSettings, given: Sequence[Plugin] = ()) -> Plugin
         else:
             v2 = v2 or V2Plugins(settings)
             v2.load(word, rest, settings.plugin_path)
-    loaded = load_callbacks(callbacks, settings, settings.plugin_path)
-    return Plugins([*own, *given], FlowCallbacks(loaded) if loaded else None, v2)
+    loaded = load_callbacks(callbacks, settings, settings.plugin_path, credentials)
+    return Plugins([*own, *given], loaded, v2)
+
+
+def gathers_posts(settings: PumpSettings) -> bool:
+    """Whether a plugin of sr3 finds posts by itself."""
+    callbacks = (name.partition(" ")[::2] for name in settings.plugins)
+    names = [name.strip() for word, name in callbacks if word == "callback"]
+    return gathering_callbacks(names, settings.plugin_path)
 
 
 def _load_plugin(name: str) -> Plugin:
@@ -76,14 +92,15 @@ class Plugins:
     callbacks: FlowCallbacks | None = None  #: written for sr3
     v2: V2Plugins | None = None  #: written for v2
 
-    def message(self, post: Post) -> Post | None:
-        """An accepted post without a file of its own here. Blocking, if there are plugins of
-        Sarracenia."""
+    def message(self, post: Post) -> list[Post]:
+        """What plugins make of an accepted post without a file of its own here: one, none, or
+        several. Blocking, if there are plugins of Sarracenia."""
         accepted = _chain(post, (each.on_message for each in self.plugins))
-        if accepted is None or not self._has_foreign:
-            return accepted
-        found = self._foreign_accept(accepted, None)
-        return None if found is None else found[0]
+        if accepted is None:
+            return []
+        if not self._has_foreign:
+            return [accepted]
+        return [each for each, _ in self._foreign_accept(accepted, None)]
 
     def post(self, post: Post) -> Post | None:
         announced = _chain(post, (each.on_post for each in self.plugins))
@@ -95,7 +112,7 @@ class Plugins:
     def report(self, report: PostReport) -> PostReport | None:
         return _chain(report, (each.on_report for each in self.plugins))
 
-    async def changed(self, post: Post) -> Post | None:
+    async def changed(self, post: Post) -> list[Post]:
         """As `message`, on the event loop."""
         if self._has_foreign:
             return await asyncio.to_thread(self.message, post)
@@ -155,15 +172,15 @@ class Plugins:
             return self.v2.page
         return read_index if self.callbacks is None else self.callbacks.read_page
 
-    async def accept(self, post: Post, target: LocalTarget) -> tuple[Post, LocalTarget] | None:
-        """The post and the path of its file, as the plugins change them."""
+    async def accept(self, post: Post, target: LocalTarget) -> list[tuple[Post, LocalTarget]]:
+        """The posts and the paths of their files, as the plugins change them."""
         accepted = _chain(post, (each.on_message for each in self.plugins))
         if accepted is None:
-            return None
+            return []
         if not self._has_foreign:
-            return accepted, target
+            return [(accepted, target)]
         found = await asyncio.to_thread(self._foreign_accept, accepted, target)
-        return None if found is None else (found[0], found[1] or target)
+        return [(each, path or target) for each, path in found]
 
     @property
     def _has_foreign(self) -> bool:
@@ -171,14 +188,13 @@ class Plugins:
 
     def _foreign_accept(
         self, post: Post, target: LocalTarget | None
-    ) -> tuple[Post, LocalTarget | None] | None:
+    ) -> list[tuple[Post, LocalTarget | None]]:
         found: tuple[Post, LocalTarget | None] | None = (post, target)
         if self.v2 is not None:
             found = self.v2.message("on_message", post, target)
-        if found is None or self.callbacks is None:
-            return found
-        accepted = self.callbacks.accept(*found)
-        return accepted[0] if accepted else None
+        if found is None:
+            return []
+        return [found] if self.callbacks is None else self.callbacks.accept(*found)
 
     async def download(self, post: Post, target: LocalTarget) -> PostOutcome | None:
         """The outcome, if a plugin downloads the file itself."""
@@ -192,15 +208,13 @@ class Plugins:
         if not self._has_foreign:
             return None
         done = await asyncio.to_thread(self._foreign_transfer, method, post, target)
-        if done is None:
-            return None
-        if not done:
-            raise SourceUnavailable(f"a plugin could not {method} the file")
-        return PostOutcome(DONE, "by a plugin", post, target.full_path)
+        return None if done is None else PostOutcome(DONE, "by a plugin", done, target.full_path)
 
-    def _foreign_transfer(self, method: str, post: Post, target: LocalTarget) -> bool | None:
+    def _foreign_transfer(self, method: str, post: Post, target: LocalTarget) -> Post | None:
         if self.v2 is not None and self.v2.handles(f"do_{method}"):
-            return self.v2.message(f"do_{method}", post, target) is not None
+            if self.v2.message(f"do_{method}", post, target) is None:
+                raise SourceUnavailable(f"a plugin could not {method} the file")
+            return post
         return None if self.callbacks is None else self.callbacks.transfer(method, post, target)
 
     async def file(self, post: Post, path: str, *, whole: bool) -> Post | None:

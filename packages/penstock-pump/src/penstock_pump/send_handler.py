@@ -84,12 +84,14 @@ class SendHandler:
         place = LocalTarget(placed.directory, placed.path)
         if placed.script:
             place = await self._plugins.renamed(placed.script, post, place)
-        found = await self._plugins.accept(post, place)
-        if found is None:
-            return PostOutcome(REJECTED, "a plugin")
-        accepted, target = found
+        outcome = PostOutcome(REJECTED, "a plugin")
+        for each in await self._plugins.accept(post, place):
+            outcome = await self._take(*each)
+        return outcome
+
+    async def _take(self, accepted: Post, target: LocalTarget) -> PostOutcome:
         if self._rules.dry_run:
-            log.info("dry run", path=target.full_path, kind=post.event.value)
+            log.info("dry run", path=target.full_path, kind=accepted.event.value)
             return PostOutcome(reports.NOT_MODIFIED, "dry run")
         if self._duplicate_filter is None:
             return await self._send(accepted, target)
@@ -101,7 +103,11 @@ class SendHandler:
     async def _send(self, post: Post, placed: LocalTarget) -> PostOutcome:
         remote = placed.full_path.lstrip("/")
         if (done := await self._plugins.send(post, placed)) is not None:
-            await self._announce(post, remote)
+            at = done.post or post
+            if (at.base_url, at.relpath) == (post.base_url, post.relpath):
+                await self._announce(at, remote)
+            else:  # the plugin tells where it has put the file
+                await self._publish(at)
             return done
         if post.event is FileEvent.MODIFY and post.parts is not None and not post.parts.single:
             return await self._send_block(post, remote)
@@ -185,9 +191,11 @@ class SendHandler:
         if self._post_publisher is None or self._base_url is None:
             return
         base_url = self._rules.expand(self._base_url, post)
-        remote_post = replace(post, base_url=base_url, relpath=remote)
-        announced = self._plugins.post(replace(remote_post, rename=None, retrieve=None))
-        if announced is not None:
+        await self._publish(replace(post, base_url=base_url, relpath=remote))
+
+    async def _publish(self, post: Post) -> None:
+        announced = self._plugins.post(replace(post, rename=None, retrieve=None))
+        if announced is not None and self._post_publisher is not None:
             await self._post_publisher.announce(announced)
 
     def _target(self, remote: str) -> FileSource:

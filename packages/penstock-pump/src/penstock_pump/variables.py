@@ -6,14 +6,18 @@ same path.
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from penstock_pump.config.settings import PumpSettings
 from penstock_pump.errors import OutsideDirectory
 from penstock_pump.posts.post import Post
+from penstock_pump.selection import expand
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DATES: Final = {
@@ -75,6 +79,22 @@ class PostVariables(Mapping[str, str]):
         if count is None or unit is None:
             return self._at
         return self._at + timedelta(**{_UNITS[unit.lower()]: int(count)})
+
+
+def component_variables(settings: PumpSettings) -> dict[str, str]:
+    """Those that do not depend on a post."""
+    found = {**os.environ, **settings.variables}
+    if settings.base_dir is not None:
+        found["BD"] = str(settings.base_dir)
+    if settings.post_base_dir is not None:
+        found["PBD"] = str(settings.post_base_dir)
+    return found
+
+
+def expand_now(settings: PumpSettings, text: str) -> str:
+    """With the variables of this moment."""
+    now = Post(moment=time.time_ns(), base_url=settings.poll_url or "", relpath="-")
+    return expand(text, PostVariables(now, component_variables(settings), settings.var_time_offset))
 
 
 def _directory_name(what: str, name: str) -> str:

@@ -16,7 +16,7 @@ from penstock_pump.callbacks.sarracenia_api import NAME, install
 from penstock_pump.components import post, subscribe
 from penstock_pump.config.sarracenia import read_conf
 from penstock_pump.config.settings import PumpSettings, settings_of
-from penstock_pump.errors import SourceUnavailable
+from penstock_pump.errors import PluginRefusal, SourceUnavailable
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.plugins import Plugins, load_plugins
 from penstock_pump.posts.post import Post
@@ -139,7 +139,8 @@ def settings(tmp_path: Path, text: str, **files: str) -> PumpSettings:
 
 
 async def accepted(plugins: Plugins, post: Post = POST) -> tuple[Post, LocalTarget] | None:
-    return await plugins.accept(post, TARGET)
+    found = await plugins.accept(post, TARGET)
+    return found[0] if found else None
 
 
 async def test_a_callback_of_sr3(tmp_path: Path) -> None:
@@ -189,6 +190,41 @@ def test_hooks_of_v2_for_listings(tmp_path: Path) -> None:
     found = plugins.index_reader("<html>", "http://h/", UTC)
     assert [(each.name, each.is_directory) for each in found] == [("a.txt", False), ("b", True)]
     assert [each.name for each in map(plugins.listed, found) if each] == ["b"]
+
+
+SPLITTER = """
+import sarracenia
+from sarracenia.flowcb import FlowCB
+
+class Splitter(FlowCB):
+    def __init__(self, options):
+        super().__init__(options)
+        options.fileSizeMax = 7
+
+    def after_accept(self, worklist):
+        (m,) = worklist.incoming
+        other = sarracenia.Message(m)
+        other['new_file'] = 'second'
+        worklist.incoming.append(other)
+        raise KeyError(self.o.masks[m['_mask_index']][-1][0] + m['_matches'][1])
+
+    def send(self, msg):
+        return -1 if 'refused' in msg['relPath'] else False
+"""
+
+
+async def test_a_plugin_makes_two_posts_and_refuses_to_send(tmp_path: Path) -> None:
+    text = "callback splitter\naccept .*/(\\w+).txt DESTFN=x for=plugin\n"
+    given = settings(tmp_path, text, splitter=SPLITTER)
+    plugins = load_plugins(given)
+    found = await plugins.accept(POST, TARGET)
+    assert [target.full_path for _, target in found] == ["/in/a/f.txt", "/in/a/second"]
+    assert plugins.callbacks is not None
+    assert plugins.callbacks.changed_settings(given).file_size_max == 7
+    with pytest.raises(PluginRefusal):
+        await plugins.send(replace(POST, relpath="refused"), TARGET)
+    with pytest.raises(SourceUnavailable):
+        await plugins.send(POST, TARGET)
 
 
 async def test_posts_and_acknowledgements_reach_the_hooks(
@@ -249,7 +285,8 @@ def test_plugins_that_cannot_be_loaded(text: str, why: str, tmp_path: Path) -> N
 
 
 def test_what_components_do_by_themselves_is_not_loaded(tmp_path: Path) -> None:
-    text = "callback gather.message\ncallback post.message\ncallback log\non_message None\n"
+    text = "callback gather.message\ncallback post.message\ncallback log.Log\non_message None\n"
+    text += "callback v2wrapper.V2Wrapper\n"
     plugins = load_plugins(settings(tmp_path, text))
     assert plugins.callbacks is None
 

@@ -36,7 +36,7 @@ def named(plugin: str) -> PumpSettings:
 
 
 def test_a_plugin_is_found_by_its_name(site: str) -> None:
-    told = load_plugins(named(f"{site}:lowercase")).message(POST)
+    (told,) = load_plugins(named(f"{site}:lowercase")).message(POST)
     assert told is not None
     assert told.rename == "a/b"
 

@@ -11,8 +11,9 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -23,9 +24,10 @@ from penstock.core.logs import get_logger
 from penstock_pump.callbacks import sarracenia_api
 from penstock_pump.callbacks.listing_entries import listed_entry, listing_line
 from penstock_pump.callbacks.options import CallbackOptions
-from penstock_pump.callbacks.sarracenia_api import CallbackMessage, FlowCB
+from penstock_pump.callbacks.sarracenia_api import PROCESSING, CallbackMessage, FlowCB
 from penstock_pump.config.settings import PumpSettings
-from penstock_pump.errors import SourceUnavailable
+from penstock_pump.credentials import PumpCredentials
+from penstock_pump.errors import PluginRefusal, SourceUnavailable
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.posts.post import Post
 from penstock_pump.posts.v03 import V03, post_of
@@ -33,12 +35,16 @@ from penstock_pump.transports.listing import ListedFile, read_index
 
 log = get_logger(__name__)
 
-#: sr3's plugins for what every component here does by itself.
+#: sr3's plugins for what every component here does by itself. `v2wrapper` runs plugins of v2.
 NATIVE: Final = frozenset(
     {"gather.message", "gather.file", "post.message", "log", "retry", "report", "block_reassembly"}
-    | {"housekeeping.resources", "nodupe.disk", "nodupe.redis", "scheduled", "poll"}
+    | {"housekeeping.resources", "nodupe.disk", "nodupe.redis", "scheduled.poll", "poll"}
+    | {"v2wrapper"}
 )
-_PROCESSING: Final = frozenset({"new_dir", "new_file", "new_path", "new_baseUrl", "new_relPath"})
+#: Methods with which plugins find posts by themselves.
+_GATHERING: Final = ("gather", "poll")
+#: Messages that `gather` may return at once.
+_BATCH: Final = 100
 
 
 @dataclass(slots=True)
@@ -54,15 +60,20 @@ class MessageWorklist:
 
 
 class FlowCallbacks:
-    def __init__(self, callbacks: Sequence[Any]) -> None:
+    def __init__(self, callbacks: Sequence[Any], options: CallbackOptions | None = None) -> None:
         self._callbacks = callbacks
+        self._options = options
         self._lock = RLock()
+
+    def changed_settings(self, settings: PumpSettings) -> PumpSettings:
+        """With what plugins have assigned to their options."""
+        return settings if self._options is None else self._options.changed_settings()
 
     def accept(
         self, post: Post, target: LocalTarget | None
     ) -> list[tuple[Post, LocalTarget | None]]:
         """The accepted posts with the paths of their files: one, none, or several."""
-        worklist = MessageWorklist(incoming=[to_message(post, target)])
+        worklist = MessageWorklist(incoming=[self._message(post, target)])
         self._call("after_accept", worklist)
         if worklist.failed and not worklist.incoming:
             raise SourceUnavailable("a plugin wants to try again later")
@@ -71,11 +82,21 @@ class FlowCallbacks:
     def work(self, post: Post, path: str) -> Post | None:
         """The post of a file that is here; None if a plugin rejects it."""
         target = LocalTarget(*_split(path))
-        worklist = MessageWorklist(ok=[to_message(post, target)])
+        worklist = MessageWorklist(ok=[self._message(post, target)])
         self._call("after_work", worklist)
         if worklist.failed and not worklist.ok:
             raise SourceUnavailable("a plugin wants to try again later")
         return from_message(worklist.ok[0], None)[0] if worklist.ok else None
+
+    def _message(self, post: Post, target: LocalTarget | None) -> CallbackMessage:
+        """With the accept that it matches, for plugins that read its groups or arguments."""
+        message = to_message(post, target)
+        for index, mask in enumerate(self._options.masks if self._options is not None else ()):
+            if (found := mask[3].match(post.url)) is not None:
+                message["_mask_index"], message["_matches"] = index, found
+                message["_deleteOnPost"] |= {"_mask_index", "_matches"}
+                break
+        return message
 
     def posted(self, post: Post) -> None:
         """`after_post`: the broker has the post."""
@@ -139,29 +160,45 @@ class FlowCallbacks:
                 result = listed_entry(result.name, entry, result)
         return result
 
-    def transfer(self, method: str, post: Post, target: LocalTarget) -> bool | None:
-        """`download` or `send` of the first plugin that has it: whether it succeeded."""
-        for each in self._callbacks:
-            if callable(handler := getattr(each, method, None)):
+    def transfer(self, method: str, post: Post, target: LocalTarget) -> Post | None:
+        """`download` or `send` of the first plugin that has it: the post, with the URL at which the
+        plugin has put the file; None if there is no such plugin."""
+        for each in self._having(method):
+            message = self._message(post, target)
+            try:
                 with self._lock:
-                    return bool(handler(to_message(post, target)))
+                    done = getattr(each, method)(message)
+            except Exception as error:
+                raise SourceUnavailable(f"plugin {type(each).__name__}: {error!r}") from error
+            if not done:
+                raise SourceUnavailable(f"a plugin could not {method} the file")
+            if done is not True and int(done) < 0:
+                raise PluginRefusal(f"a plugin cannot {method} the file")
+            found, _ = from_message(message, None)
+            return replace(
+                found, base_url=str(message["new_baseUrl"]), relpath=str(message["new_relPath"])
+            )
         return None
 
-    def gathered(self) -> list[Post]:
-        """The posts that plugins find by themselves, with `poll` or `gather`."""
+    def gathered(self, *, poll: bool = True) -> list[Post]:
+        """The posts that plugins find by themselves, with `gather` or, when it is due, with `poll`.
+        One that fails is called again the next time."""
         posts: list[Post] = []
-        for each in self._callbacks:
-            for method, arguments in (("poll", ()), ("gather", (100,))):
-                if callable(found := getattr(each, method, None)):
-                    with self._lock:
-                        result = found(*arguments)
-                    messages = result[1] if isinstance(result, tuple) else result
-                    posts += [from_message(message, None)[0] for message in messages or ()]
+        calls = [(each, partial(each.gather, _BATCH)) for each in self._having("gather")]
+        calls += [(each, each.poll) for each in self._having("poll") if poll]
+        for each, call in calls:
+            try:
+                with self._lock:
+                    result = call()
+                messages = result[1] if isinstance(result, tuple) else result
+                posts += [from_message(message, None)[0] for message in messages or ()]
+            except Exception as error:
+                _log_failure(each, error)
         return posts
 
     @property
     def gathers(self) -> bool:
-        return any(hasattr(each, name) for each in self._callbacks for name in ("poll", "gather"))
+        return any(self.has(name) for name in _GATHERING)
 
     def notify(self, event: str) -> None:
         """`on_start`, `on_housekeeping`, `on_stop`: an error does not end the component."""
@@ -171,13 +208,20 @@ class FlowCallbacks:
                     with self._lock:
                         handler()
                 except Exception as error:
-                    log.warning("plugin failed", plugin=type(each).__name__, reason=repr(error))
+                    _log_failure(each, error)
 
     def _call(self, event: str, worklist: MessageWorklist) -> None:
+        """As in sr3, a plugin that fails leaves the worklist as it is."""
         with self._lock:
-            for each in self._callbacks:
-                if callable(handler := getattr(each, event, None)):
-                    handler(worklist)
+            for each in self._having(event):
+                try:
+                    getattr(each, event)(worklist)
+                except Exception as error:
+                    _log_failure(each, error)
+
+
+def _log_failure(plugin: Any, error: Exception) -> None:
+    log.warning("plugin failed", plugin=type(plugin).__name__, reason=repr(error))
 
 
 def _names_of(plugin: Any) -> set[str]:
@@ -193,7 +237,7 @@ def to_message(post: Post, target: LocalTarget | None) -> CallbackMessage:
     assert isinstance(body, dict)
     message = CallbackMessage(body)
     message["subtopic"] = post.relpath.split("/")[:-1]
-    message["_deleteOnPost"] |= {"subtopic", "new_dir", "new_file", "new_baseUrl", "new_relPath"}
+    message["_deleteOnPost"] |= PROCESSING
     message["new_baseUrl"], message["new_relPath"] = post.base_url, post.relpath
     if target is not None:
         message["new_dir"], message["new_file"] = _split(target.full_path)
@@ -203,7 +247,7 @@ def to_message(post: Post, target: LocalTarget | None) -> CallbackMessage:
 def from_message(
     message: CallbackMessage, target: LocalTarget | None
 ) -> tuple[Post, LocalTarget | None]:
-    dropped = {*message.get("_deleteOnPost", ()), *_PROCESSING}
+    dropped = {*message.get("_deleteOnPost", ()), *PROCESSING}
     body = {
         key: value
         for key, value in message.items()
@@ -223,29 +267,64 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def load_callbacks(
-    names: Iterable[str], settings: PumpSettings, paths: Sequence[Path] = ()
-) -> list[Any]:
-    wanted = [name for name in names if name.removesuffix(".py") not in NATIVE]
+    names: Iterable[str],
+    settings: PumpSettings,
+    paths: Sequence[Path] = (),
+    credentials: PumpCredentials | None = None,
+) -> FlowCallbacks | None:
+    wanted = _wanted(names)
     if not wanted:
-        return []
+        return None
+    classes = _classes(wanted, paths)
+    options = CallbackOptions(settings, credentials)
+    sarracenia_api.adapt_installation(options.credentials)
+    return FlowCallbacks([_make(*each, options) for each in classes.items()], options)
+
+
+def gathering_callbacks(names: Iterable[str], paths: Sequence[Path] = ()) -> bool:
+    """Whether one of the plugins finds posts by itself."""
+    wanted = _wanted(names)
+    return bool(wanted) and any(
+        callable(getattr(each, name, None))
+        for each in _classes(wanted, paths).values()
+        for name in _GATHERING
+    )
+
+
+def _wanted(names: Iterable[str]) -> list[str]:
+    plain = (name.removesuffix(".py").removeprefix("sarracenia.flowcb.") for name in names)
+    return [name for name in dict.fromkeys(plain) if _module_of(name) not in NATIVE]
+
+
+def _module_of(name: str) -> str:
+    """Without the class: `log.Log` is `log`."""
+    module, _, last = name.rpartition(".")
+    return module if module and last[:1].isupper() else name
+
+
+def _classes(
+    names: Sequence[str], paths: Sequence[Path]
+) -> dict[str, Callable[[CallbackOptions], Any]]:
     sarracenia_api.install(paths)
-    options = CallbackOptions(settings)
-    return [_load(name, options, paths) for name in wanted]
+    return {name: _find_class(name, paths) for name in names}
 
 
-def _load(name: str, options: CallbackOptions, paths: Sequence[Path]) -> Any:
-    plain = name.removesuffix(".py")
+def _find_class(name: str, paths: Sequence[Path]) -> Callable[[CallbackOptions], Any]:
     tried: list[str] = []
-    for candidate, class_name in _candidates(plain):
+    for candidate, class_name in _candidates(name):
         module = _import(candidate, paths, tried)
         if module is not None and (found := _class_of(module, class_name)) is not None:
-            try:
-                return found(options)
-            except Exception as error:
-                raise ConfigurationError(f"callback {name!r}: {error!r}") from error
+            return found
     raise ConfigurationError(
         f"callback {name!r} is not found: add its directory to plugin_path ({'; '.join(tried)})"
     )
+
+
+def _make(name: str, made: Callable[[CallbackOptions], Any], options: CallbackOptions) -> Any:
+    try:
+        return made(options)
+    except (Exception, SystemExit) as error:  # some exit where an option is missing
+        raise ConfigurationError(f"callback {name!r}: {error!r}") from error
 
 
 def _candidates(name: str) -> list[tuple[str, str]]:

@@ -7,13 +7,16 @@ been imported. Modules that it does not have are taken from an installed sr3, or
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import logging
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -21,11 +24,16 @@ from types import ModuleType
 from typing import Any, Final
 
 from penstock_pump.config.values import duration
+from penstock_pump.posts.checksums import BUILT_IN, Checksum
 from penstock_pump.posts.codec import read_moment, v03_moment
-from penstock_pump.posts.parts import Parts
+from penstock_pump.posts.v03 import read_content, read_identity, write_identity
 
 NAME: Final = "sarracenia"
 _MARK: Final = "_penstock_pump"
+#: Keys of a message that are not posted.
+PROCESSING: Final = frozenset(
+    {"new_dir", "new_file", "new_path", "new_baseUrl", "new_relPath", "new_subtopic", "subtopic"}
+)
 
 
 class FlowCB:
@@ -74,49 +82,76 @@ class CallbackMessage(dict[str, Any]):
 
     def getContent(self, options: Any = None) -> bytes | None:
         """Of an inlined file, or of the local file."""
-        from penstock_pump.posts.v03 import read_content
-
         if "content" in self:
             return read_content(self["content"]).data
         path = Path(self.get("new_dir", ""), self.get("new_file", ""))
         return path.read_bytes() if path.is_file() else None
 
     def updatePaths(
-        self, options: Any, new_dir: str | None = None, new_file: str | None = None
+        self,
+        options: Any,
+        new_dir: str | None = None,
+        new_file: str | None = None,
+        publisher_index: int = 0,
     ) -> None:
-        self["new_dir"] = new_dir if new_dir is not None else self.get("new_dir", "")
-        self["new_file"] = new_file or self.get("new_file", "")
+        """Where the file is, and where others will find it: `new_relPath`, `new_baseUrl`."""
+        relpath = str(self.get("relPath", ""))
+        self["new_dir"] = new_dir or self.get("new_dir", "")
+        self["new_file"] = (
+            new_file if new_file is not None else self.get("new_file", relpath.rpartition("/")[2])
+        )
+        path = f"{self['new_dir']}/{self['new_file']}"
+        if base_dir := getattr(options, "post_baseDir", None):
+            path = path.removeprefix(options.variableExpansion(base_dir))
+        base_url = self.get("post_baseUrl") or getattr(options, "post_baseUrl", None)
+        self["new_baseUrl"] = options.variableExpansion(base_url or self.get("baseUrl", "file:"))
+        self["new_relPath"] = path.lstrip("/")
+        self["new_subtopic"] = self["new_relPath"].split("/")[:-1]
+        self["_deleteOnPost"] |= PROCESSING
+        for key in ("relPath", "subtopic", "baseUrl"):
+            self.setdefault(key, self[f"new_{key}"])
 
     @classmethod
     def fromFileInfo(cls, path: str, options: Any, lstat: Any = None) -> CallbackMessage:
         """The post of a file whose facts are known; it need not be here."""
-        message = cls()
-        base = getattr(options, "post_baseUrl", None) or "file:"
-        message.update(
-            pubTime=nowstr(),
-            baseUrl=base,
-            relPath=str(path).lstrip("/"),
-            source=getattr(options, "source", None) or "guest",
-            identity={"method": "cod", "value": "sha512"},
-        )
-        if lstat is not None:
-            for key, found in (("size", "st_size"), ("mtime", "st_mtime"), ("mode", "st_mode")):
-                value = getattr(lstat, found, None)
-                if value is not None:
-                    message[key] = _fact(key, value)
+        message = cls(pubTime=nowstr())
+        folder, _, name = str(path).rpartition("/")
+        message.updatePaths(options, folder, name)
+        message["source"] = getattr(options, "source", None) or "guest"
+        for key, option in (("to_clusters", "to_clusters"), ("from_cluster", "cluster")):
+            if value := getattr(options, option, None):
+                message[key] = value
+        method, _, later = str(getattr(options, "identity_method", None) or "").partition(",")
+        if later:
+            message["identity"] = {"method": method, "value": later}
+        for key in ("size", "mtime", "atime", "mode"):
+            value = getattr(lstat, f"st_{key}", None)
+            if value is not None:
+                message[key] = _fact(key, value)
+        if stat.S_ISDIR(getattr(lstat, "st_mode", None) or 0):
+            message["fileOp"] = {"directory": ""}
+            message.pop("size", None)
         return message
 
     @classmethod
     def fromFileData(cls, path: str, options: Any, lstat: Any = None) -> CallbackMessage:
-        """The post of a local file."""
+        """The post of a local file, with its checksum."""
         found = cls.fromFileInfo(path, options, lstat or os.stat(path))  # noqa: PTH116
-        found["blocks_parts"] = str(Parts.whole(found.get("size", 0)))
-        found["_deleteOnPost"] |= {"blocks_parts"}
+        if Path(path).is_file():
+            found.computeIdentity(path, options)
         return found
+
+    def computeIdentity(self, path: str, options: Any, offset: int = 0) -> None:
+        name = str(getattr(options, "identity_method", None) or "sha512")
+        method = read_identity({"method": name}).method
+        if (new_digest := BUILT_IN.get(method)) is not None:
+            with Path(path).open("rb") as file:
+                digest = hashlib.file_digest(file, new_digest)  # type: ignore[arg-type]
+            self["identity"] = write_identity(Checksum(method, digest.hexdigest()))
 
 
 def _fact(key: str, value: Any) -> Any:
-    if key == "mtime":
+    if key in ("mtime", "atime"):
         return timeflt2str(float(value))
     return f"{int(value) & 0o7777:o}" if key == "mode" else int(value)
 
@@ -218,6 +253,9 @@ def install(paths: Iterable[Path]) -> None:
     if present is not None and not hasattr(present, _MARK):
         return
     folders = [path / NAME for path in paths if (path / NAME).is_dir()]
+    for path in paths:  # plugins import each other
+        if not (path / NAME).is_dir() and str(path) not in sys.path:
+            sys.path.append(str(path))
     if present is None:
         spec = importlib.util.find_spec(NAME)
         folders += [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
@@ -238,3 +276,19 @@ def install(paths: Iterable[Path]) -> None:
     flowcb.FlowCB = FlowCB  # type: ignore[attr-defined]
     sys.modules[NAME] = package
     sys.modules[f"{NAME}.flowcb"] = flowcb
+
+
+def adapt_installation(credentials: Any) -> None:
+    """For plugins that use an installed sr3: some look credentials up in a module of it instead of
+    in their options. Its transfers set alarms, which only the main thread can; their sockets have
+    time limits, too."""
+    with suppress(ImportError):
+        importlib.import_module(f"{NAME}.config").Config.credentials = credentials
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{NAME}.transfer"):
+            for each in {"alarm_set", "alarm_cancel"} & vars(module).keys():
+                setattr(module, each, _set_no_alarm)
+
+
+def _set_no_alarm(seconds: float = 0.0) -> None:
+    pass

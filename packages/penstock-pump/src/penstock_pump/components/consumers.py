@@ -59,6 +59,7 @@ async def subscribe(
         await _notify(settings, control, plugins)
         return
     async with open_component_factory(settings, plugins) as factory:
+        settings = factory.settings  # plugins may have changed them
         republish_target = part_quota = None
         if needs_post_broker(settings):
             republish_target = RepublishTarget(
@@ -171,9 +172,10 @@ async def sender(
     if settings.destination is None:
         raise ConfigurationError("sender needs a destination: the URL to push to")
     async with open_component_factory(settings, plugins) as factory:
+        settings = factory.settings  # plugins may have changed them
         announce = settings.post_broker is not None
         destination = SendDestination(
-            settings.destination,
+            settings.destination or "",
             settings.base_dir,
             file_rule(settings),
             settings.inflight if settings.inflight[1:] and "/" not in settings.inflight else ".tmp",

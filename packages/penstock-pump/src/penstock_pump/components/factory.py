@@ -71,6 +71,7 @@ from penstock_pump.transfer import BandwidthLimit, TransferRegistry
 from penstock_pump.transports.access import FileRule, HostRule
 from penstock_pump.transports.proxy import ProxyRule
 from penstock_pump.transports.transport import TransportContext, TransportRegistry
+from penstock_pump.variables import component_variables
 
 #: The largest prefetch of AMQP and MQTT.
 MAX_PREFETCH: Final = 65_535
@@ -281,10 +282,12 @@ class ComponentFactory:
 async def open_component_factory(
     settings: PumpSettings, plugins: Sequence[Plugin] = ()
 ) -> AsyncIterator[ComponentFactory]:
-    all_plugins = load_plugins(settings, plugins)
     credentials = PumpCredentials()
     if settings.credentials is not None:
         credentials = await asyncio.to_thread(read_credentials, settings.credentials)
+    all_plugins = load_plugins(settings, plugins, credentials)
+    if all_plugins.callbacks is not None:
+        settings = all_plugins.callbacks.changed_settings(settings)
     async with AsyncExitStack() as stack:
         if settings.plugins:
             await asyncio.to_thread(all_plugins.notify, "on_start")
@@ -426,19 +429,10 @@ def selection(settings: PumpSettings) -> PostSelection:
         pattern = rule.accept or rule.reject
         if pattern is None or (rule.accept and rule.reject):
             raise ConfigurationError("a rule of `select` is either an accept or a reject")
-        own = rule.model_dump(exclude_none=True, exclude={"accept", "reject"})
+        own = rule.model_dump(exclude_none=True, exclude={"accept", "reject", "arguments"})
         placement = replace(default, **own)
         clauses.append(SelectionClause(rule.accept is not None, pattern, placement))
     return PostSelection(clauses, settings.accept_unmatched, default, settings.groups_from_zero)
-
-
-def variables(settings: PumpSettings) -> dict[str, str]:
-    found = {**os.environ, **settings.variables}
-    if settings.base_dir is not None:
-        found["BD"] = str(settings.base_dir)
-    if settings.post_base_dir is not None:
-        found["PBD"] = str(settings.post_base_dir)
-    return found
 
 
 def file_attributes(settings: PumpSettings) -> FileAttributes:
@@ -487,7 +481,7 @@ def receive_rules(settings: PumpSettings) -> ReceiveRules:
         selection(settings),
         post_filter(settings),
         settings.join,
-        variables(settings),
+        component_variables(settings),
         file_attributes(settings).folder_mode,
         settings.var_time_offset,
         settings.base_url_relpath,

@@ -1,7 +1,8 @@
 """`flow`: the component of sr3 whose work is told by its options and callbacks.
 
-`flowMain` names the component it works as. Otherwise `gather.file` makes it a watch, `pollUrl` a
-poll, `sendTo` a sender, `download on` a subscriber, and anything else forwards posts.
+`flowMain` names the component it works as. Otherwise `gather.file` makes it a watch, `pollUrl` or a
+plugin that finds posts by itself a poll, `sendTo` a sender, `download on` a subscriber, and
+anything else forwards posts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from penstock_pump.components.poll import poll
 from penstock_pump.components.posters import watch
 from penstock_pump.components.vip import PumpComponent
 from penstock_pump.config.settings import PumpSettings
-from penstock_pump.plugins import Plugin
+from penstock_pump.plugins import Plugin, gathers_posts
 from penstock_pump.status import ComponentControl
 
 _COMPONENTS: Final[dict[str, PumpComponent]] = {
@@ -47,7 +48,7 @@ def main_of(settings: PumpSettings) -> str:
         return settings.flow_main.rpartition(".")[2].lower()
     if "callback gather.file" in settings.plugins:
         return "watch"
-    if settings.poll_url is not None:
+    if settings.poll_url is not None or gathers_posts(settings):
         return "poll"
     if settings.destination is not None:
         return "sender"

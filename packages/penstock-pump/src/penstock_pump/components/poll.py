@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from penstock.core.errors import ConfigurationError
-from penstock_pump.components.factory import open_component_factory, variables
+from penstock_pump.components.factory import open_component_factory
 from penstock_pump.components.posters import make_poster
 from penstock_pump.components.vip import while_vip
 from penstock_pump.config.settings import PumpSettings
@@ -16,14 +16,14 @@ from penstock_pump.duplicates import FingerprintStore
 from penstock_pump.names import user_of
 from penstock_pump.plugins import Plugin
 from penstock_pump.poster.poller import Poller, PollRules, PollSchedule
-from penstock_pump.posts.post import Post
-from penstock_pump.selection import expand
 from penstock_pump.status import ComponentControl
 from penstock_pump.transports.access import HostRule
-from penstock_pump.variables import PostVariables
+from penstock_pump.variables import expand_now
 
 #: How long a file is remembered where `suppress_duplicates` is off.
 DEFAULT_MEMORY_SECONDS = 7 * 3600.0
+#: Between two calls of a plugin's `gather`.
+GATHER_SECONDS = 1.0
 
 
 @while_vip
@@ -34,9 +34,10 @@ async def poll(
     control = control or ComponentControl()
     schedule = poll_schedule(settings)
     async with open_component_factory(settings, plugins) as factory:
+        settings = factory.settings  # plugins may have changed them
         callbacks = factory.plugins.callbacks
-        gathers = callbacks is not None and callbacks.gathers
-        if settings.poll_url is None and not gathers:
+        gatherer = callbacks if callbacks is not None and callbacks.gathers else None
+        if settings.poll_url is None and gatherer is None:
             raise ConfigurationError("poll needs poll_url: the directory of a server")
         path = await asyncio.to_thread(factory.state, f"seen_{settings.instance:02d}.db")
         memory = settings.suppress_duplicates or DEFAULT_MEMORY_SECONDS
@@ -65,23 +66,32 @@ async def poll(
             transports,
             poster,
             seen,
-            lambda text: _expanded(settings, text),
+            lambda text: expand_now(settings, text),
             factory.plugins.listed if factory.plugins.reads_listings else None,
         )
         control.plugin_metrics = factory.plugins.metrics
         control.ready.set()
+        due = 0.0
         while not control.stop.is_set():
-            if callbacks is not None and gathers:  # the plugin lists, not we
-                posts = await asyncio.to_thread(callbacks.gathered)
-                for found in posts:
-                    await poster.announce(found)
+            is_due = time.time() >= due
+            if gatherer is not None:  # the plugin lists, not we
+                found = await asyncio.to_thread(gatherer.gathered, poll=is_due)
+                for each in found:
+                    if settings.suppress_duplicates:
+                        await poller.announce_new(each)
+                    else:
+                        await poster.announce(each)
                 await poster.flush()
-                if posts:
-                    await asyncio.to_thread(callbacks.acknowledge, posts)
+                if found:
+                    await asyncio.to_thread(gatherer.acknowledge, found)
             else:
                 await poller.poll()
             await seen.expire_old()
-            await _wait(control.stop, schedule.seconds_until_next(time.time()))
+            if is_due:
+                due = time.time() + schedule.seconds_until_next(time.time())
+            # A plugin that gathers has a schedule of its own, or a queue.
+            often = gatherer is not None and gatherer.has("gather")
+            await _wait(control.stop, GATHER_SECONDS if often else due - time.time())
 
 
 def poll_paths(settings: PumpSettings) -> list[str]:
@@ -107,11 +117,6 @@ def poll_schedule(settings: PumpSettings) -> PollSchedule:
         raise ConfigurationError(
             f"scheduled_hour and _minute should be numbers, scheduled_time as 06:30: {error}"
         ) from None
-
-
-def _expanded(settings: PumpSettings, text: str) -> str:
-    now = Post(moment=time.time_ns(), base_url=settings.poll_url or "", relpath="-")
-    return expand(text, PostVariables(now, variables(settings), settings.var_time_offset))
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

@@ -155,12 +155,12 @@ TABLE: Final[tuple[ConfOption, ...]] = (
             "suppress_duplicates_basis suppress_basis sdb cache_basis cb", "nodupe_basis",
             "suppress_basis", str,
         ),
-        ("callback", "callback flowCallback flowcb flow_callback plugin", None, str),
+        ("callback", "callback flowCallback flowcb flow_callback", None, str),
         ("", "callback_prepend flowCallbackPrepend", None, str),
         (
             "plugin on_message on_msg on_file on_part on_post on_report on_rpt on_start on_stop"
             " on_heartbeat on_hb on_watch on_line on_html_page on_data",
-            "on_message on_file on_part on_post on_report on_start on_stop on_heartbeat",
+            "on_message on_file on_part on_post on_report on_start on_stop on_heartbeat plugin",
             None, str,
         ),
         ("do_download do_send do_poll do_get do_put do_task", "do_download do_send", None, str),

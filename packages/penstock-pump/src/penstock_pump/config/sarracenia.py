@@ -85,6 +85,7 @@ class _ConfReader:
     given: dict[str, Any] = field(default_factory=dict)
     placement: dict[str, Any] = field(default_factory=dict)  #: at the current line
     rules: list[dict[str, Any]] = field(default_factory=list)
+    arguments: list[ConfLine] = field(default_factory=list)  #: rules with words for plugins
     bindings: list[dict[str, Any]] = field(default_factory=list)
     plugins: list[str] = field(default_factory=list)
     plugin_options: dict[str, list[str]] = field(default_factory=dict)
@@ -143,6 +144,7 @@ def _read(
         except (ConfigurationError, ValueError) as error:
             reader.problems.append(f"{line.where}: {line.option}: {error}")
     _report_unknown(reader)
+    _check_arguments(reader)
     if reader.problems:
         raise ConfigurationError("\n".join(reader.problems))
     given = {
@@ -249,11 +251,14 @@ def _apply_option(line: ConfLine, reader: _ConfReader) -> None:
     if option.status is OptionStatus.WITHOUT_EFFECT:
         option.parse(value)
         reader.note(line, option.note)
+        reader.plugin_options[line.option] = [value]  # plugins may use it
         return
     if reader.component not in (*option.components, Component.FLOW):
         reader.note(line, f"{reader.component} does not use it")
     if option.setting is None:
         _apply_special(option, line.option, value, reader)
+        if option.name in ("accept", "reject") and "arguments" in reader.rules[-1]:
+            reader.arguments.append(line)
         return
     setting = option.setting
     if setting == "exchange" and reader.component in (Component.POST, Component.WATCH):
@@ -308,7 +313,7 @@ def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfRe
             reader.plugins.insert(0, f"callback {value}")
         case "callback":
             reader.plugins.append(f"callback {value}")
-        case _ if name.startswith(("on", "do")):
+        case _ if name.startswith(("on", "do")):  # and v2's `plugin`
             reader.plugins.append(f"{spelled} {value}")
 
 
@@ -320,17 +325,23 @@ def _add_script(naming: str, reader: _ConfReader) -> None:
 
 
 def _add_rule(word: str, value: str, reader: _ConfReader) -> None:
-    pattern, _, naming = value.partition(" ")
-    rule = {word: pattern or ".*", **reader.placement}
-    if naming.strip():
-        if not _NAMING.fullmatch(naming.strip()):
-            raise ConfigurationError(
-                f"{naming.strip()!r} after the pattern should be WHATFN, HEADFN, SENDER, NONE, "
-                "NONESENDER, TIME, DESTFN=name or DESTFNSCRIPT=plugin"
-            )
-        _add_script(naming.strip(), reader)
-        rule["filename"] = naming.strip()
+    pattern, *arguments = value.split() or [".*"]
+    rule = {word: pattern, **reader.placement}
+    if arguments and _NAMING.fullmatch(arguments[0]):
+        rule["filename"] = arguments.pop(0)
+        _add_script(rule["filename"], reader)
+    if arguments:
+        rule["arguments"] = arguments
     reader.rules.append(rule)
+
+
+def _check_arguments(reader: _ConfReader) -> None:
+    """What follows a pattern and is no naming is for plugins; otherwise it is a mistake."""
+    for line in [] if reader.plugins else reader.arguments:
+        reader.problems.append(
+            f"{line.where}: {line.option} {line.value}: what is after the pattern should be "
+            "WHATFN, HEADFN, SENDER, NONE, NONESENDER, TIME, DESTFN=name or DESTFNSCRIPT=plugin"
+        )
 
 
 def _add_subtopic(value: str, reader: _ConfReader) -> None:

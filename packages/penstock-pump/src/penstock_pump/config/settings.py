@@ -115,6 +115,7 @@ class SelectionSettings(_Model):
     strip: Strip | None = None
     flatten: str | None = None
     filename: str | None = None
+    arguments: list[str] = Field([], description="Words after an accept, for plugins.")
 
 
 class BindingSettings(_Model):

@@ -93,10 +93,15 @@ class Poller:
         age = time.time() - (listed.mtime or 0) / 1e9
         if age < self._rules.min_age:
             return False
-        key = f"{relpath} {listed.size} {listed.mtime}"
+        return await self.announce_new(self._post(relpath, listed))
+
+    async def announce_new(self, post: Post) -> bool:
+        """Unless the same file with the same size and time was announced before."""
+        size = None if post.parts is None else post.parts.file_size
+        key = f"{post.relpath} {size} {post.mtime}"
         if self._seen.is_known(key):
             return False
-        announced = await self._poster.announce(self._post(relpath, listed))
+        announced = await self._poster.announce(post)
         await self._seen.add(key)
         return announced
 

@@ -124,9 +124,7 @@ class FilePoster:
             except PumpError as error:
                 failed[path] = str(error)
                 continue
-            for post in posts:
-                if (selected := self._select(post)) is None:
-                    continue
+            for selected in itertools.chain.from_iterable(map(self._select, posts)):
                 try:
                     message = self._post_publisher.encode(selected)
                 except BadPost as error:
@@ -142,30 +140,29 @@ class FilePoster:
 
     async def announce(self, post: Post) -> bool:
         """Whether it was published; `flush` waits for the confirmations."""
-        selected = self._select(post)
-        if selected is None:
-            return False
-        try:
-            await self._pace.wait_for(1)
-            return await self._publish(selected)
-        except BadPost as error:  # for example a link too long for v02
-            self._refuse(selected, error)
-            return False
+        published = False
+        for selected in self._select(post):
+            try:
+                await self._pace.wait_for(1)
+                published |= await self._publish(selected)
+            except BadPost as error:  # for example a link too long for v02
+                self._refuse(selected, error)
+        return published
 
-    def _select(self, post: Post) -> Post | None:
-        """The post as the plugins return it; None if it is rejected."""
+    def _select(self, post: Post) -> list[Post]:
+        """The post as the plugins return it; none if it is rejected."""
         match = self._selection.choose(post.url)
         reason = match if isinstance(match, str) else "a plugin"
-        selected: Post | None = None
+        selected: list[Post] = []
         if (rejection := self._post_filter.rejection(post)) is not None:
             reason = rejection
         elif self._dry_run:
             log.info("dry run", path=post.relpath, kind=post.event.value)
             reason = "dry run"
         elif not isinstance(match, str):
-            selected = self._plugins.message(post)
-            selected = None if selected is None else self._plugins.post(selected)
-        if selected is None:
+            announced = map(self._plugins.post, self._plugins.message(post))
+            selected = [each for each in announced if each is not None]
+        if not selected:
             self.posted.rejected += 1
             self._counters.rejected[reason] += 1
         return selected

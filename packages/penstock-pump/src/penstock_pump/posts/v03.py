@@ -251,6 +251,11 @@ def write_identity(known: Checksum | None) -> dict[str, str] | None:
     return {"method": _WORDS.get(method, method), "value": value}
 
 
+def identity_name(method: str) -> str:
+    """Of a checksum method: `s` is `sha512`."""
+    return _WORDS.get(method) or _PLAIN.get(method, method)
+
+
 def read_content(given: Any) -> InlineContent:
     if not isinstance(given, dict) or not isinstance(given.get("value"), str):
         raise BadPost("inlined content should have an encoding and a value")

@@ -56,7 +56,7 @@ class HttpTransport(WholeFilesOnly):
         self._context = context
         self._pool = HttpConnectionPool(context)
         self._headers = {"Accept-Encoding": "identity", "User-Agent": context.user_agent}
-        self._credentials = lru_cache(256)(self._authorization)
+        self._authorization_of = lru_cache(256)(self._authorization)
 
     async def fetch(self, source: FileSource, span: ByteRange, sink: ByteSink) -> None:
         headers = {}
@@ -122,7 +122,7 @@ class HttpTransport(WholeFilesOnly):
         """The final response, after redirects, and its server."""
         first = url
         for _ in range(_REDIRECTS):
-            all_headers = {**self._headers, **headers, **self._credentials(_site(url))}
+            all_headers = {**self._headers, **headers, **self._authorized(url)}
             request = build_request(method, url, all_headers)
             response = await self._pool.request(request, body)
             location = response.headers.get("location")
@@ -135,7 +135,11 @@ class HttpTransport(WholeFilesOnly):
     def release(self, server: HttpServerAddress, response: HttpClientConnection) -> None:
         self._pool.release(server, response)
 
-    def _authorization(self, site: str) -> dict[str, str]:
+    def _authorized(self, url: str) -> dict[str, str]:
+        return self._authorization_of(_site(url), self._context.credentials.version)
+
+    def _authorization(self, site: str, version: int) -> dict[str, str]:
+        """Of a `version` of the credentials, which plugins may change."""
         found = self._context.credentials.find(site)
         if found.bearer_token:
             return {"Authorization": f"Bearer {found.bearer_token}"}
