@@ -75,8 +75,8 @@ def test_all_parts_of_a_package_start_and_stop(
     with log.open("w") as errors:
         up = subprocess.Popen(
             [
-                *(empty.folder / "bin" / "penstock", "up", "--hives", "2", *listen),
-                *("--data", empty.folder.parent / "data"),
+                *(str(empty.folder / "bin" / "penstock"), "up", "--hives", "2", *listen),
+                *("--data", str(empty.folder.parent / "data")),
             ],
             cwd=empty.folder,
             env=empty.variables,

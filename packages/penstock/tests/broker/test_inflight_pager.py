@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.broker.contract import Channel, Delivery
 from penstock.broker.inflight_pager import DELIVERIES_PER_CHECK, InflightPager
 from tests.doubles import Recorder, Stand, message
@@ -43,7 +45,7 @@ class Sweeps:
         self._stand = stand
         self.pager = InflightPager(stand.kernel.write_batch, stand.kernel.metrics, INTERVAL)
         stand.kernel.write_batch.after_flush = None
-        self._pieces: list[object] = []
+        self._pieces: list[Callable[[], None]] = []
         stand.kernel.write_batch.defer = self._pieces.append  # type: ignore[method-assign]
 
     def send(self, size: int = INTERVAL) -> int:

@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed; `make test` installs it")
 
+from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import Browser, Page, expect
 
 from tests.fixtures import running
@@ -272,10 +273,17 @@ def test_a_connection_and_its_channel_are_shown_and_closed(page: Page, broker: P
 
 def test_sessions_subscriptions_and_retained_messages_of_mqtt(page: Page, broker: Penstock) -> None:
     ready = threading.Event()
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "lamp-7", protocol=paho.MQTTv5)
+    client = paho.Client(CallbackAPIVersion.VERSION2, "lamp-7", protocol=paho.MQTTv5)
     client.username_pw_set("guest", "guest")
-    client.on_connect = lambda *_: client.subscribe("lamps/7/#", qos=1)
-    client.on_subscribe = lambda *_: client.publish("lamps/7/state", "on", qos=1, retain=True)
+
+    def subscribe(*_: object) -> None:
+        client.subscribe("lamps/7/#", qos=1)
+
+    def publish(*_: object) -> None:
+        client.publish("lamps/7/state", "on", qos=1, retain=True)
+
+    client.on_connect = subscribe
+    client.on_subscribe = publish
     client.on_publish = lambda *_: ready.set()
     client.connect("127.0.0.1", broker.mqtt_port)
     client.loop_start()
