@@ -46,7 +46,7 @@ class Sweeps:
         self.pager = InflightPager(stand.kernel.write_batch, stand.kernel.metrics, INTERVAL)
         stand.kernel.write_batch.after_flush = None
         self._pieces: list[Callable[[], None]] = []
-        stand.kernel.write_batch.defer = self._pieces.append  # type: ignore[method-assign]
+        stand.kernel.write_batch.defer = self._pieces.append  # type: ignore[assignment, method-assign]
 
     def send(self, size: int = INTERVAL) -> int:
         """Output of that size; returns how many pieces of work it caused."""
