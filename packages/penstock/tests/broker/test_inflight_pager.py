@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from penstock.broker.contract import Channel, Delivery
 from penstock.broker.inflight_pager import DELIVERIES_PER_CHECK, InflightPager
@@ -46,7 +47,8 @@ class Sweeps:
         self.pager = InflightPager(stand.kernel.write_batch, stand.kernel.metrics, INTERVAL)
         stand.kernel.write_batch.after_flush = None
         self._pieces: list[Callable[[], None]] = []
-        stand.kernel.write_batch.defer = self._pieces.append  # type: ignore[assignment, method-assign]
+        write_batch: Any = stand.kernel.write_batch
+        write_batch.defer = self._pieces.append
 
     def send(self, size: int = INTERVAL) -> int:
         """Output of that size; returns how many pieces of work it caused."""
@@ -55,9 +57,7 @@ class Sweeps:
         count = 0
         while self._pieces:
             count += 1
-            piece = self._pieces.pop()
-            assert callable(piece)
-            piece()
+            self._pieces.pop()()
             self._stand.kernel.write_batch.flush()
         return count
 
