@@ -71,13 +71,19 @@ def test_all_parts_of_a_package_start_and_stop(
 ) -> None:
     install(empty, distributions[package])
     listen = [word for url in LISTEN for word in ("--listen", url)]
+    data = ("--data", empty.folder.parent / "data")
+    command = (empty.folder / "bin" / "penstock", "up", "--hives", "2", *listen, *data)
     log = empty.folder / "errors"
     with log.open("w") as errors:
         up = subprocess.Popen(
+<<<<<<< HEAD
             [
                 *(str(empty.folder / "bin" / "penstock"), "up", "--hives", "2", *listen),
                 *("--data", str(empty.folder.parent / "data")),
             ],
+=======
+            [*map(str, command)],
+>>>>>>> operators
             cwd=empty.folder,
             env=empty.variables,
             stdin=subprocess.DEVNULL,

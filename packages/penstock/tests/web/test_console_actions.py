@@ -12,6 +12,7 @@ import httpx
 import paho.mqtt.client as paho
 import pika
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 pytest.importorskip("playwright", reason="playwright is not installed; `make test` installs it")
 
@@ -274,6 +275,7 @@ def test_a_connection_and_its_channel_are_shown_and_closed(page: Page, broker: P
 def test_sessions_subscriptions_and_retained_messages_of_mqtt(page: Page, broker: Penstock) -> None:
     ready = threading.Event()
     client = paho.Client(CallbackAPIVersion.VERSION2, "lamp-7", protocol=paho.MQTTv5)
+<<<<<<< HEAD
     client.username_pw_set("guest", "guest")
 
     def subscribe(*_: object) -> None:
@@ -284,6 +286,18 @@ def test_sessions_subscriptions_and_retained_messages_of_mqtt(page: Page, broker
 
     client.on_connect = subscribe
     client.on_subscribe = publish
+=======
+
+    def subscribe(*_: Any) -> None:
+        client.subscribe("lamps/7/#", qos=1)
+
+    def retain(*_: Any) -> None:
+        client.publish("lamps/7/state", "on", qos=1, retain=True)
+
+    client.username_pw_set("guest", "guest")
+    client.on_connect = subscribe
+    client.on_subscribe = retain
+>>>>>>> operators
     client.on_publish = lambda *_: ready.set()
     client.connect("127.0.0.1", broker.mqtt_port)
     client.loop_start()
