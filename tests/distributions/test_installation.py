@@ -76,14 +76,7 @@ def test_all_parts_of_a_package_start_and_stop(
     log = empty.folder / "errors"
     with log.open("w") as errors:
         up = subprocess.Popen(
-<<<<<<< HEAD
-            [
-                *(str(empty.folder / "bin" / "penstock"), "up", "--hives", "2", *listen),
-                *("--data", str(empty.folder.parent / "data")),
-            ],
-=======
             [*map(str, command)],
->>>>>>> operators
             cwd=empty.folder,
             env=empty.variables,
             stdin=subprocess.DEVNULL,

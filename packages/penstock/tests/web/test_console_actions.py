@@ -16,7 +16,6 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 pytest.importorskip("playwright", reason="playwright is not installed; `make test` installs it")
 
-from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import Browser, Page, expect
 
 from tests.fixtures import running
@@ -275,18 +274,6 @@ def test_a_connection_and_its_channel_are_shown_and_closed(page: Page, broker: P
 def test_sessions_subscriptions_and_retained_messages_of_mqtt(page: Page, broker: Penstock) -> None:
     ready = threading.Event()
     client = paho.Client(CallbackAPIVersion.VERSION2, "lamp-7", protocol=paho.MQTTv5)
-<<<<<<< HEAD
-    client.username_pw_set("guest", "guest")
-
-    def subscribe(*_: object) -> None:
-        client.subscribe("lamps/7/#", qos=1)
-
-    def publish(*_: object) -> None:
-        client.publish("lamps/7/state", "on", qos=1, retain=True)
-
-    client.on_connect = subscribe
-    client.on_subscribe = publish
-=======
 
     def subscribe(*_: Any) -> None:
         client.subscribe("lamps/7/#", qos=1)
@@ -297,7 +284,6 @@ def test_sessions_subscriptions_and_retained_messages_of_mqtt(page: Page, broker
     client.username_pw_set("guest", "guest")
     client.on_connect = subscribe
     client.on_subscribe = retain
->>>>>>> operators
     client.on_publish = lambda *_: ready.set()
     client.connect("127.0.0.1", broker.mqtt_port)
     client.loop_start()
