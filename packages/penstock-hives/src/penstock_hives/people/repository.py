@@ -322,6 +322,7 @@ DAILY_LIMITS: Final[Mapping[tuple[str, str], int]] = {
     ("add", "image"): 200,
     ("add", "network"): 50,
     ("add", "webhook"): 50,
+    ("configure", "sensor"): 1000,
     ("count", "hive"): 500,
     ("define", "metric"): 200,
     ("invite", "mail_invitation"): 50,

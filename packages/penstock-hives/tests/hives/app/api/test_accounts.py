@@ -285,6 +285,7 @@ async def test_what_costs_others_something_is_limited_by_the_day(world: World) -
             ("register", "sensor"): ("POST", f"{hive}/sensors", {"serial": f"door-{of.hive}"}),
         }
 
+    sensor = await world.make(f"/hives/{business.hive}/sensors", business.admin, {"serial": "gate"})
     for (action, entity), most in DAILY_LIMITS.items():
         world.rows(
             "INSERT INTO audit_log (account_id, action, entity) "
@@ -297,6 +298,9 @@ async def test_what_costs_others_something_is_limited_by_the_day(world: World) -
         assert refused.headers["retry-after"]
     invited = f"/accounts/{business.account}/invitations/{await world.number(guest)}"
     refused = await world.put(invited, business.admin, {"role": "account_member"})
+    assert refused.status_code == 429
+    wanted = {"report_interval_min": 5}
+    refused = await world.put(f"/sensors/{sensor['id']}/configuration", business.admin, wanted)
     assert refused.status_code == 429
     picture = {"file": ("a.png", png(), "image/png")}
     refused = await world.call(
