@@ -103,3 +103,8 @@ def looking(
         with suppress(Error):
             page.goto("about:blank", timeout=LEAVE_MILLISECONDS)
     assert not wrong
+
+
+def sign_out(page: Page) -> None:
+    """Leaves as a link does. Pages of an ended session reload, which would abort a `goto`."""
+    page.evaluate("location.assign('/sign-out')")

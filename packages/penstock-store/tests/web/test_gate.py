@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from penstock_store.dashboard.pages import safe_redirect_path
 from penstock_store.dashboard.sign_in import SignInTickets
-from tests.web.browsing import PATIENCE, looking, serving
+from tests.web.browsing import PATIENCE, looking, serving, sign_out
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -104,7 +104,7 @@ def test_a_cookie_from_before_a_sign_out_is_signed_out(page: Page, gated: Gated)
     sign_in(page, "ada", "lovelace")
     expect(page.get_by_text("Gold")).to_be_visible()
     kept = session(page)
-    page.goto("/sign-out")
+    sign_out(page)
     expect(page.get_by_label("Name")).to_be_visible()
     assert httpx.get(f"{gated.url}/levels.csv", cookies=kept, timeout=60).status_code == 303
 

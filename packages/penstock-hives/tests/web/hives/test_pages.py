@@ -24,7 +24,7 @@ from tests.databases import copy_of
 from tests.hives.app.public.snapshots import document
 from tests.peers import Penstock
 from tests.web.accessibility import serious_findings, tab_to
-from tests.web.browsing import NARROW, PATIENCE, WIDE, looking, serving
+from tests.web.browsing import NARROW, PATIENCE, WIDE, looking, serving, sign_out
 from tests.web.hives.business import ADA, BOB, PASSWORD, furnish_business
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -467,7 +467,7 @@ def test_an_empty_database_is_set_up_to_its_first_report(
                 "SELECT id, now(), now(), 1 FROM sensor"
             )
         expect(page.get_by_text("door-1 has reported")).to_be_visible()
-        page.goto("/sign-out")
+        sign_out(page)
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
 
 

@@ -14,7 +14,7 @@ from penstock_store import Database
 from penstock_store.dashboard.sign_in import Departures
 from tests.databases import copy_of
 from tests.peers import Penstock
-from tests.web.browsing import PATIENCE, looking, serving
+from tests.web.browsing import PATIENCE, looking, serving, sign_out
 from tests.web.hives.business import furnish_business
 from tests.web.hives.firebase_accounts import FirebaseAccounts, firebase_accounts
 
@@ -68,7 +68,7 @@ def test_an_account_of_a_provider_signs_in_and_is_where_it_wanted_to_be(
     assert returned["requestUri"].startswith(f"{dashboards.url}/sign-in/returned?code=c0de&state=s")
     assert returned["postBody"].endswith(f"&providerId={provider}")
     assert "other" not in returned["postBody"]
-    page.goto("/sign-out")
+    sign_out(page)
     expect(page.get_by_role("button", name=f"Continue with {name}")).to_be_visible()
 
 
