@@ -30,10 +30,11 @@ from penstock_spark.landing.settings import landing_settings
 from penstock_spark.landing.source import StreamSource
 from penstock_spark.streams.endpoint import find_endpoint
 from tests.peers import Broker, Penstock
+from tests.pipeline.cloud_stores import CloudStore
 from tests.pipeline.given import declare, publish
 from tests.pipeline.landing.memory_streams import dead, land_all, rows
 from tests.pipeline.landing.test_lander import some_bodies
-from tests.pipeline.object_store import CREDENTIALS, ObjectStore
+from tests.pipeline.object_store import ObjectStore
 
 
 def run(*arguments: str | Path) -> str:
@@ -169,20 +170,24 @@ def test_an_mqtt_topic_filter_is_landed(penstock: Penstock, name: str, tmp_path:
     assert landed.select("sensor", "t").rows() == [(f"s{n % 2}", n) for n in range(10)]
 
 
-def test_a_table_in_an_object_store(penstock: Penstock, name: str, s3: ObjectStore) -> None:
+@pytest.mark.parametrize("store", ["s3", "azure", "google"])
+def test_a_table_in_an_object_store(
+    penstock: Penstock, name: str, store: str, request: pytest.FixtureRequest
+) -> None:
+    found: ObjectStore | CloudStore = request.getfixturevalue(store)
     declare(penstock.url, name)
     publish(penstock.url, name, [b'{"n":%d}' % n for n in range(50)] + [b"{"])
-    location = s3.location(name)
-    access = {**CREDENTIALS, "aws_endpoint_url": f"http://127.0.0.1:{s3.port}"}
-    options = [f"--storage={key}={value}" for key, value in access.items()]
+    location = found.location(name)
+    options = [f"--storage={key}={value}" for key, value in location.options]
     land(penstock.url, "--stream", name, "--to", location.url, "--max-batch", "20", *options)
-    landed = pl.read_delta(location.url, storage_options=access | {"aws_allow_http": "true"})
+    landed = pl.read_delta(location.url, storage_options=location.storage_options)
     assert sorted(landed["n"].to_list()) == list(range(50))
-    listed = json.loads(run("tables", "--json", "--lake", "s3://lake", *options))
+    lake = location.url.rpartition("/")[0]
+    listed = json.loads(run("tables", "--json", "--lake", lake, *options))
     sizes = {each["name"]: each["rows"] for each in listed}
     assert (sizes[name], sizes[f"{name}_dead_letters"]) == (50, 1)
     query = f"SELECT sum(n) AS s FROM '{location.url}'"
-    assert json.loads(run("sql", "--json", query, "--lake", "s3://lake", *options)) == {"s": 1225}
+    assert json.loads(run("sql", "--json", query, "--lake", lake, *options)) == {"s": 1225}
 
 
 def test_a_killed_lander_loses_and_repeats_nothing(
