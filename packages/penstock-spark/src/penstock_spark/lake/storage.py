@@ -171,13 +171,17 @@ _UNAVAILABLE: Final = re.compile(
 @contextmanager
 def storage_errors(location: StorageLocation) -> Iterator[None]:
     """Translate errors of the store during the block."""
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-
     try:
         yield
-    except (PenstockError, FileNotFoundError, CommitFailedError, TableNotFoundError):
+    except (PenstockError, FileNotFoundError):
         raise
-    except (OSError, DeltaError) as error:
+    except Exception as error:
+        # A worker that writes to a local disk does without delta-rs.
+        from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+        unchanged = (CommitFailedError, TableNotFoundError)
+        if isinstance(error, unchanged) or not isinstance(error, (OSError, DeltaError)):
+            raise
         text = error_text(error)
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(text):
             raise StorageFull(f"{location}: no space left") from error
