@@ -16,6 +16,7 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import polars as pl
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paho.mqtt.enums import CallbackAPIVersion
@@ -182,8 +183,8 @@ def test_a_table_in_an_object_store(
     location = found.location(name)
     options = [f"--storage={key}={value}" for key, value in location.options]
     land(penstock.url, "--stream", name, "--to", location.url, "--max-batch", "20", *options)
-    landed = pl.read_delta(location.url, storage_options=location.storage_options)
-    assert sorted(landed["n"].to_list()) == list(range(50))
+    landed = DeltaTable(location.url, storage_options=location.storage_options)
+    assert sorted(landed.to_pyarrow_table()["n"].to_pylist()) == list(range(50))
     lake = location.url.rpartition("/")[0]
     listed = json.loads(run("tables", "--json", "--lake", lake, *options))
     sizes = {each["name"]: each["rows"] for each in listed}
