@@ -28,6 +28,7 @@ def site(embedded_template: str, tmp_path_factory: pytest.TempPathFactory) -> It
         furnish(database, HIVES)
         # Tests sign in more often than people do, and have push services of their own.
         environment.setenv("PENSTOCK_HIVES_RATE_ANONYMOUS", "1000")
+        environment.setenv("PENSTOCK_HIVES_RATE_ACCOUNTS", "100000")
         environment.setenv("PENSTOCK_HIVES_PUSH_LOCAL", "true")
         settings = folder / "site.toml"
         settings.write_text("[site]\nrefresh = 2.0\n")  # what is changed is soon shown

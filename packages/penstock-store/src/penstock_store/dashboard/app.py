@@ -83,7 +83,7 @@ def create_app(
         if section.static is not None:
             nicegui_app.add_static_files(f"/static/{section.name.lower()}", section.static)
     if gate is not None:
-        sign_in.install_sign_in(gate)
+        sign_in.SignInPages(gate).install()
         server.add_route(sign_in.RETURNED_PATH, sign_in.form_as_query, methods=["POST"])
     theme.install_theme()
     nicegui_app.on_page_exception(draw_error)
