@@ -14,8 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.web.accessibility import serious_findings, tab_to
-from tests.web.browsing import NARROW, PATIENCE, WIDE, looking
+from tests.web.browsing import NARROW, PATIENCE, WIDE
 from tests.web.hives.public_site import HIVES, PASSWORD, Site, heading, signed_in, until
+from tests.web.hives.screens import looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -97,7 +98,8 @@ ERRORS = {
 }
 NOT_SHOWN = re.compile(
     r"not found$|^deal |^no deal |API key|^user |invitation|Firebase|businesses|is closed"
-    r"|^or account_id|for support|your own role|redeemed deal|starts_at|a member of|^reason$|recommendations"
+    r"|^or account_id|for support|your own role|redeemed deal|starts_at|a member of|^reason$"
+    r"|recommendations"
 )
 
 
