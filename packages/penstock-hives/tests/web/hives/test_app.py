@@ -20,6 +20,7 @@ from tests.web.hives.screens import looking
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
 
+PAST = "2026-01-02T03:04:05Z"
 HOSTILE = """<img src=x onerror="document.title='owned'">"""
 
 
@@ -222,7 +223,10 @@ def test_a_redeemed_deal_has_a_code_that_the_business_verifies_once(
         "INSERT INTO account_member SELECT account_id, %s, 'account_member' FROM hive WHERE id = 1",
         staff,
     )
-    with looking(browser, site.url) as guest, looking(browser, site.url, NARROW) as counter:
+    with (
+        looking(browser, site.url, service_workers="block") as guest,
+        looking(browser, site.url, NARROW) as counter,
+    ):
         guest.goto("/#/deal/1")
         guest.locator("main").get_by_role("link", name="Sign in").click()
         guest_login, guest_token = site.person()
@@ -242,6 +246,19 @@ def test_a_redeemed_deal_has_a_code_that_the_business_verifies_once(
         expect(counter.locator(".outcome")).to_contain_text("was used on")
         guest.reload()
         expect(guest.locator(".ticket")).to_contain_text("Used")
+
+        def ended(route: Route) -> None:
+            found = route.fetch().json()
+            route.fulfill(
+                json=[{**each, "verified_at": None, "expires_at": PAST} for each in found]
+            )
+
+        guest.route("**/v1/me/redemptions", ended)
+        guest.route("**/v1/deals/1", lambda route: route.fulfill(status=404, json={}))
+        guest.reload()
+        expect(guest.locator(".ticket")).to_contain_text("Ended")
+        expect(guest.locator(".ticket")).to_have_attribute("data-done", "true")
+        guest.unroute_all()
         guest.goto("/#/hive/1")
         guest.get_by_label("4", exact=True).check(force=True)
         guest.get_by_label("What was it like?").fill(HOSTILE)

@@ -174,12 +174,21 @@ def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) 
     expect(page.get_by_text("Sent", exact=True)).to_be_visible()
 
 
-def test_deals_and_sensors_have_pages_of_their_own(page: Page) -> None:
+def test_deals_and_sensors_have_pages_of_their_own(page: Page, business: Business) -> None:
+    with Database(business.database) as database:
+        database.execute(
+            "INSERT INTO sensor_alert (sensor_id, kind, detail, since) "
+            "VALUES (2, 'silence', 'no data for more than 60 min', now())"
+        )
     page.goto("/hives/deals")
     expect(page.get_by_text("1 of 2")).to_be_visible()  # opened, of those it was shown to
     expect(page.get_by_text("+14 %")).to_be_visible()  # what came on top, by the nights
     page.goto("/hives/sensors")
     expect(page.get_by_text("door-2")).to_be_visible()
+    alert = page.get_by_role("row", name="no data for more than 60 min")
+    expect(alert).to_contain_text("No data")
+    alert.get_by_role("link", name="side door").click()
+    expect(page.get_by_text("no data for more than 60 min")).to_be_visible()
 
 
 def test_a_places_hours_can_be_taken_away_as_a_file(page: Page) -> None:
@@ -314,6 +323,11 @@ def test_somebody_is_invited_by_mail_and_joins(
     stranger.get_by_role("button", name="Accept").click()
     expect(stranger.get_by_role("link", name="Amber Café")).to_be_visible()
     page.reload()
+    page.get_by_label("Role of Bob").click()
+    page.get_by_role("option", name="admin").click()
+    expect(page.get_by_role("row", name="Bob").get_by_label("Role of Bob")).to_have_value("admin")
+    page.reload()
+    expect(page.get_by_role("row", name="Bob").get_by_label("Role of Bob")).to_have_value("admin")
     page.get_by_role("row", name="Bob").get_by_role("button", name="Remove").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.get_by_role("row", name="Bob")).to_be_hidden()
