@@ -228,7 +228,7 @@ async def _serves_the_dashboards(proxied: Proxied) -> None:
     assert "secure" in cookie
     assert "httponly" in cookie
     port = int(proxied.secure.rpartition(":")[2])
-    there = {"host": "127.0.0.1", "port": port, "server_hostname": "127.0.0.1"}
+    there: Any = {"host": "127.0.0.1", "port": port, "server_hostname": "127.0.0.1"}
     url = f"wss://{DASHBOARDS}:{port}/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
     held = {"Cookie": page.headers["set-cookie"].partition(";")[0]}
     async with (
