@@ -221,7 +221,7 @@ async def _serves_what_web_push_needs(proxied: Proxied) -> None:
 async def _serves_the_dashboards(proxied: Proxied) -> None:
     async with proxied.visitor("127.0.0.6", Host=DASHBOARDS) as client:
         page = await client.get("/hives")
-        assert (page.status_code, page.headers["location"].split("?")[0]) == (307, "/sign-in")
+        assert (page.status_code, page.headers["location"].split("?")[0]) == (303, "/sign-in")
         page = await client.get("/sign-in")
     cookie = page.headers["set-cookie"].lower()
     assert page.status_code == 200
