@@ -83,7 +83,9 @@ def test_every_text_is_translated() -> None:
         known = json.loads((folder / "languages" / f"{language}.json").read_text())
         assert used - known.keys() == set()
         for english, other in known.items():
-            assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", other))
+            values, shown = (set(re.findall(r"\{\w+\}", text)) for text in (english, other))
+            # What the service says may be told without its values.
+            assert values == shown if english in used else values >= shown
 
 
 #: Modules that the app's calls reach, and what of it the app never shows: it has words of its own

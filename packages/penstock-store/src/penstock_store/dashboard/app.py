@@ -28,6 +28,7 @@ from penstock_store.dashboard import sign_in, theme
 from penstock_store.dashboard.error_pages import draw_error, draw_forbidden, not_found
 from penstock_store.dashboard.frame import PageFrame
 from penstock_store.dashboard.pages import (
+    DRAW_SECONDS,
     ANONYMOUS,
     Authenticator,
     DashboardDownload,
@@ -40,8 +41,6 @@ from penstock_store.dashboard.pages import (
 
 #: Preferences and the secret of cookies.
 DATA_FOLDER: Final = "web"
-#: Time limit of drawing a page, with its database queries.
-_DRAW_SECONDS: Final = 60.0
 #: Between two checks of the session of an open page.
 SESSION_CHECK_SECONDS: Final = 60.0
 
@@ -132,7 +131,7 @@ class _PageRoutes:
             return None
 
         title = page.title if page.path == "/" else f"{page.title} · Penstock"
-        ui.page(page.path, title=title, response_timeout=_DRAW_SECONDS)(draw)
+        ui.page(page.path, title=title, response_timeout=DRAW_SECONDS)(draw)
 
     def add_download(self, download: DashboardDownload) -> None:
         async def answered(request: Request) -> Response:

@@ -27,6 +27,7 @@ from penstock.core.errors import AuthenticationFailed, PenstockError
 from penstock.core.logs import get_logger
 from penstock_store.dashboard.frame import logo
 from penstock_store.dashboard.pages import (
+    DRAW_SECONDS,
     Authenticator,
     FirstRunAuthenticator,
     ProviderAuthenticator,
@@ -127,7 +128,8 @@ class SignInPages:
         self._departures = Departures()
 
     def install(self) -> None:
-        ui.page(SIGN_IN_PATH, title="Sign in · Penstock")(self._page)
+        page = ui.page(SIGN_IN_PATH, title="Sign in · Penstock", response_timeout=DRAW_SECONDS)
+        page(self._page)
         app.add_route(_SIGNED_IN_PATH, self._done)
         app.add_route(SIGN_OUT_PATH, self._sign_out)
         if isinstance(self._gate, ProviderAuthenticator):
