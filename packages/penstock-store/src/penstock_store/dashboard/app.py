@@ -28,8 +28,8 @@ from penstock_store.dashboard import sign_in, theme
 from penstock_store.dashboard.error_pages import draw_error, draw_forbidden, not_found
 from penstock_store.dashboard.frame import PageFrame
 from penstock_store.dashboard.pages import (
-    DRAW_SECONDS,
     ANONYMOUS,
+    DRAW_SECONDS,
     Authenticator,
     DashboardDownload,
     DashboardPage,
