@@ -280,7 +280,7 @@ class PageRunner:
     def _close_terminals(self) -> None:
         for terminal in reversed(self.terminals):
             if terminal.process.poll() is None:
-                before, stopped, after = terminal.expected.partition("\n^C\n")
+                before, stopped, after = f"{terminal.expected}\n".partition("\n^C\n")
                 if stopped:
                     self._await(terminal, before)
                     terminal.expected = f"{before}\n{after}"
