@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from penstock.client import Fabric, ReceivedMessage
-from penstock.client.amqp091.channel import AmqpClientChannel, acknowledge_all
+from penstock.client.amqp091.channel import (
+    AckChannel,
+    AmqpClientChannel,
+    acknowledge_all,
+)
 from penstock.client.amqp091.connection import (
     AmqpClientConnection,
     AmqpRecoveringConnection,
