@@ -2,9 +2,10 @@
 
 - A block with `title="NAME.EXT"` is a file of that name.
 - A `console` block is commands, each after `$ `, with their output.
-- A `console` block with `title="terminal N"` is one command that keeps running. The page goes on
-  when its first line, or `… ready: …`, is printed. At the end Ctrl-C stops it, and its output is compared, with or
-  without what it prints then. If the block has a line `^C`, what is before it is awaited.
+- A `console` block with `title="terminal N"` is one command that keeps running. The page continues
+  when its first line, or `… ready: …`, is printed. At the end Ctrl-C stops it, and its output is
+  compared, with or without what it prints then. If the block has a line `^C`, what is before it is
+  awaited.
 - So is a command that ends with ` &`. It may print more than the page shows.
 - A `python` block runs in the names of the blocks before it. It may await. What it prints is in
   comments behind `print(…)`, or in the block of text that follows. It ends when it has printed it.
