@@ -106,7 +106,8 @@ class ReceiveHandler:
         if placed.script:
             target = await self._plugins.renamed(placed.script, post, target)
         outcome = PostOutcome(REJECTED, "a plugin")
-        for each in await self._plugins.accept(with_provenance(post, self._provenance), target):
+        known = with_provenance(post, self._provenance, pump_message.exchange)
+        for each in await self._plugins.accept(known, target):
             outcome = await self._take(*each, pump_message)
         return outcome
 
@@ -277,12 +278,14 @@ class Provenance:
     exchange: str = ""  #: that posts are consumed from
 
 
-def with_provenance(post: Post, known: Provenance) -> Post:
+def with_provenance(post: Post, known: Provenance, exchange: str = "") -> Post:
+    """`exchange` is that of the message; the configured one where it is not known."""
     source, from_cluster = post.source, post.from_cluster
     if not known.trusted:
         from_cluster = None
-        if known.exchange.startswith("xs_"):
-            source = known.exchange.split("_")[1]
+        exchange = exchange or known.exchange
+        if exchange.startswith("xs_"):
+            source = exchange.split("_")[1]
     source, from_cluster = source or known.source, from_cluster or known.cluster
     to_clusters = post.to_clusters or known.to_clusters
     if (source, from_cluster, to_clusters) == (post.source, post.from_cluster, post.to_clusters):

@@ -92,6 +92,7 @@ def test_no_option_is_dropped_silently(tmp_path: Path) -> None:
         ("tlsRigour lax", "always verified"),
         ("nodupe_driver redis", "kept on disk"),
         ("save on", "penstock pump save"),
+        ("import mymodule", "install it beside them"),
         ("accept .* NOSUCH", "after the pattern"),
     ],
 )

@@ -18,6 +18,7 @@ from penstock_pump.components.factory import (
     ComponentFactory,
     base_dir,
     base_url,
+    bindings,
     dialect,
     file_rule,
     needs_post_broker,
@@ -25,6 +26,7 @@ from penstock_pump.components.factory import (
     post_filter,
     receive_rules,
     selection,
+    subscriptions,
 )
 from penstock_pump.components.vip import while_vip
 from penstock_pump.config.settings import PumpSettings
@@ -35,7 +37,7 @@ from penstock_pump.flow.publisher import PostPublisher
 from penstock_pump.flow.subscription import PumpSubscription
 from penstock_pump.forward_handler import ForwardHandler
 from penstock_pump.handlers import ReceiveHandler, RepublishTarget
-from penstock_pump.names import posted_exchange, subscribed_exchange
+from penstock_pump.names import posted_exchange
 from penstock_pump.plugins import Plugin
 from penstock_pump.posts.reports import PostReport, read_report
 from penstock_pump.send_handler import SendDestination, SendHandler
@@ -151,14 +153,19 @@ def _is_reencoded(settings: PumpSettings) -> bool:
         return True
     if settings.headers:
         return True
-    urls = (settings.broker, settings.post_broker or settings.broker)
-    consumed, posted = (protocol_of(url) is BrokerProtocol.MQTT for url in urls)
-    return consumed != posted
+    consumed = [each.broker for each in subscriptions(settings)]
+    urls = (*consumed, settings.post_broker or settings.broker)
+    return len({protocol_of(url) is BrokerProtocol.MQTT for url in urls}) > 1
 
 
 def _refuse_loop(settings: PumpSettings) -> None:
     url = settings.post_broker or settings.broker
-    if url == settings.broker and subscribed_exchange(settings) == posted_exchange(settings, url):
+    consumed = {
+        (each.broker, binding.exchange)
+        for each in subscriptions(settings)
+        for binding in bindings(each)
+    }
+    if (url, posted_exchange(settings, url)) in consumed:
         raise ConfigurationError(
             f"{settings.component} would consume its own posts: set another post_exchange"
         )

@@ -101,7 +101,7 @@ class PostPublisher:
             words = target.subtopic.split(".")
         else:
             words = topic_words(post.relpath, with_name=target.name_in_topic)
-        prefix = target.prefix or self._post_codec.prefix
+        prefix = self._post_codec.prefix if target.prefix is None else target.prefix
         if target.topic is not None:
             prefix, words = target.topic, []
         return self._encoded(self._exchange(post), prefix, words, self._post_codec.encode(post))
