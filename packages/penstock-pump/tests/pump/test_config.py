@@ -13,6 +13,7 @@ from penstock_pump.components.factory import (
     base_dir,
     base_url,
     bindings,
+    post_copies,
     selection,
     subscriptions,
 )
@@ -227,13 +228,19 @@ def test_several_brokers_in_one_configuration(tmp_path: Path) -> None:
     assert (one.broker, len(bindings(one))) == ("amqp://other/", 3)
 
 
-def test_posts_go_to_one_broker(tmp_path: Path) -> None:
-    text = "post_broker amqp://me@h/\npost_broker amqp://me@other/\n"
-    with pytest.raises(ConfigurationError, match="copy them to another broker with a shovel"):
-        read_conf(conf(tmp_path, text, "watch"))
+def test_posts_go_to_several_brokers(tmp_path: Path) -> None:
+    text = (
+        "post_broker amqp://me@h/\npost_exchange xone\npost_broker mqtt://me@other/\n"
+        "post_exchange xtwo\npost_baseUrl http://two/\n"
+    )
+    settings = read_conf(conf(tmp_path, text, "watch"))
+    (copy,) = post_copies(settings)
+    found = [(each.post_broker, each.post_exchange) for each in (settings, copy)]
+    assert found == [("mqtt://me@other/", "xtwo"), ("amqp://me@h/", "xone")]
     (tmp_path / "default.conf").write_text("post_broker amqp://me@h/\n")
     settings = read_conf(conf(tmp_path, "post_broker amqp://me@other/\n", "watch"))
     assert settings.post_broker == "amqp://me@other/"
+    assert not settings.post_copies
 
 
 @pytest.mark.parametrize(

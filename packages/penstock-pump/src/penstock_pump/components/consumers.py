@@ -23,6 +23,7 @@ from penstock_pump.components.factory import (
     file_rule,
     needs_post_broker,
     open_component_factory,
+    post_copies,
     post_filter,
     receive_rules,
     selection,
@@ -151,24 +152,26 @@ def _is_reencoded(settings: PumpSettings) -> bool:
     """Topics of MQTT cannot be used over AMQP, nor the other way round."""
     if settings.post_topic_prefix or settings.post_topic or settings.post_subtopic:
         return True
-    if settings.headers:
+    if settings.headers or any(each.topic_prefix or each.base_url for each in settings.post_copies):
         return True
     consumed = [each.broker for each in subscriptions(settings)]
-    urls = (*consumed, settings.post_broker or settings.broker)
+    copies = [each.broker for each in settings.post_copies]
+    urls = (*consumed, settings.post_broker or settings.broker, *copies)
     return len({protocol_of(url) is BrokerProtocol.MQTT for url in urls}) > 1
 
 
 def _refuse_loop(settings: PumpSettings) -> None:
-    url = settings.post_broker or settings.broker
     consumed = {
         (each.broker, binding.exchange)
         for each in subscriptions(settings)
         for binding in bindings(each)
     }
-    if (url, posted_exchange(settings, url)) in consumed:
-        raise ConfigurationError(
-            f"{settings.component} would consume its own posts: set another post_exchange"
-        )
+    for each in (settings, *post_copies(settings)):
+        url = each.post_broker or each.broker
+        if (url, posted_exchange(each, url)) in consumed:
+            raise ConfigurationError(
+                f"{settings.component} would consume its own posts: set another post_exchange"
+            )
 
 
 @while_vip

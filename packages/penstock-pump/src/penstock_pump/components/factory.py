@@ -120,7 +120,20 @@ class ComponentFactory:
         )
 
     async def post_publisher(self) -> PostPublisher:
-        settings = self.settings
+        copies = [
+            await self._post_publisher(copy, each.base_url)
+            for copy, each in zip(
+                post_copies(self.settings), self.settings.post_copies, strict=True
+            )
+        ]
+        publisher = await self._post_publisher(self.settings)
+        publisher.copies = copies
+        publisher.on_posted = self.plugins.on_posted
+        return publisher
+
+    async def _post_publisher(
+        self, settings: PumpSettings, base_url: str | None = None
+    ) -> PostPublisher:
         url = settings.post_broker or settings.broker
         form = settings.post_format or _format_of(settings.post_topic_prefix)
         target = PublishTarget(
@@ -134,12 +147,11 @@ class ComponentFactory:
             split=settings.post_exchange_split,
             ttl=settings.message_ttl,
             persistent=settings.persistent,
+            base_url=base_url,
         )
-        publisher = PostPublisher(
+        return PostPublisher(
             await self.brokers.publisher(url), target, codec_named(form, dialect(settings))
         )
-        publisher.on_posted = self.plugins.on_posted
-        return publisher
 
     async def bulk(self) -> BulkPostPublisher | None:
         """The bulk publisher for whole trees, over AMQP 0-9-1 only."""
@@ -147,7 +159,7 @@ class ComponentFactory:
         url = self.credentials.complete(settings.post_broker or settings.broker)
         if not _is_amqp091(url) or settings.suppress_duplicates is not None:
             return None
-        if self.plugins.on_posted is not None:
+        if self.plugins.on_posted is not None or settings.post_copies:
             return None
         return self.stack.enter_context(
             await asyncio.to_thread(BulkPostPublisher, url, RECONNECT_SECONDS)
@@ -458,6 +470,23 @@ def subscriptions(settings: PumpSettings) -> list[PumpSettings]:
     ] or [settings]
 
 
+def post_copies(settings: PumpSettings) -> list[PumpSettings]:
+    """The settings with which posts go to the further brokers."""
+    return [
+        settings.model_copy(
+            update={
+                "post_broker": each.broker,
+                "post_exchange": each.exchange,
+                "post_exchange_suffix": each.exchange_suffix,
+                "post_exchange_split": each.exchange_split,
+                "post_topic_prefix": each.topic_prefix or settings.post_topic_prefix,
+                "post_format": each.format or settings.post_format,
+            }
+        )
+        for each in settings.post_copies
+    ]
+
+
 def bindings_file(settings: PumpSettings, number: int) -> Path:
     """What the configuration has bound to one of its queues."""
     suffix = f".{number}" if number else ""
@@ -587,7 +616,9 @@ def base_dir(settings: PumpSettings) -> Path:
     has_path = url.scheme == "file" or (url.scheme == "sftp" and url.path)
     if settings.post_base_dir is None and has_path and settings.post_base_url != "file:":
         return Path(url.path or "/")
-    return settings.post_base_dir or settings.base_dir or Path(settings.directory)
+    posts = settings.component in (Component.POST, Component.WATCH, Component.POLL)
+    usual = Path("/" if posts else settings.directory)
+    return settings.post_base_dir or settings.base_dir or usual
 
 
 def needs_post_broker(settings: PumpSettings) -> bool:

@@ -13,6 +13,7 @@ from penstock_pump.components.factory import (
     bindings_file,
     needs_post_broker,
     open_component_factory,
+    post_copies,
     queue_rules,
     subscriptions,
 )
@@ -29,11 +30,12 @@ async def declare_component(settings: PumpSettings) -> list[str]:
         declared = []
         if settings.component not in _POSTERS:
             declared += [await _declare_queue(factory, each) for each in subscriptions(settings)]
-        url = settings.post_broker or settings.broker
         if settings.component in _POSTERS or needs_post_broker(settings):
-            name, split = posted_exchange(settings, url), settings.post_exchange_split
-            names = [f"{name}{number:02d}" for number in range(split)] if split > 1 else [name]
-            declared += await _declare_exchanges(factory, url, names)
+            for each in (settings, *post_copies(settings)):
+                url = each.post_broker or each.broker
+                name, split = posted_exchange(each, url), each.post_exchange_split
+                names = [f"{name}{number:02d}" for number in range(split)] if split > 1 else [name]
+                declared += await _declare_exchanges(factory, url, names)
         if settings.report_back:
             reports = settings.report_broker or settings.broker
             name = settings.report_exchange or f"xs_{user_of(reports)}"

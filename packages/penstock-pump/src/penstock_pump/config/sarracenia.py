@@ -7,7 +7,8 @@ file; the directory of the file names the component. Base URLs and paths are joi
 another checksum is kept and announced with its own, as Sarracenia does.
 
 `broker` and `queueName` apply to the `subtopic` lines below them, too: a configuration of sr3 may
-consume from several brokers.
+consume from several brokers. With another `post_broker` posts go to both, each with the exchange,
+topic prefix, format and base URL that stand above the next.
 
 The lines are collected first, because they help to decide the dialect, which has the defaults.
 Option names are compared without case, dashes and underscores. `config/options.py` lists what
@@ -42,6 +43,7 @@ from penstock_pump.config.options import (
 from penstock_pump.config.settings import (
     Component,
     OptionNote,
+    PostCopySettings,
     PumpSettings,
     defaults_of,
     settings_of,
@@ -61,7 +63,7 @@ DEFAULT_PLACEMENT: Final[Mapping[str, Any]] = {
 _PATHS: Final = frozenset({"directory", "base_dir", "post_base_dir"})
 #: What sr3 takes for no value, but in these options.
 _UNSET: Final = frozenset({"none", "off", "false"})
-_WORDS: Final = frozenset({"proxy", "strip", "suppress_basis"})
+_WORDS: Final = frozenset({"proxy", "strip", "suppress_basis", "post_topic_prefix"})
 _INLINE_BYTES: Final = {Dialect.V2: 1024, Dialect.SR3: 4096}
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 #: Variables that are replaced when a post is placed, not when the file is read.
@@ -107,6 +109,7 @@ class _ConfReader:
     problems: list[str] = field(default_factory=list)
     notes: list[OptionNote] = field(default_factory=list)
     post_broker: str | None = None  #: of the configuration itself
+    post_copies: list[dict[str, Any]] = field(default_factory=list)
     queue_share: str = ""
     inlines: bool = False
 
@@ -185,6 +188,8 @@ def _read(
     for named in (given, *given.get("bindings", ())):
         if named.get("queue") is not None:
             named["queue"] = named["queue"].replace("${QUEUESHARE}", reader.queue_share)
+    if reader.post_copies:
+        given["post_copies"] = reader.post_copies
     if reader.plugins:
         given["plugins"] = reader.plugins
         listed = given.get("plugin_path", [])
@@ -363,9 +368,12 @@ def _note_several(line: ConfLine, setting: str, value: str, reader: _ConfReader)
         reader.note(line, "applies to all queues of the configuration")
     if setting == "post_broker":
         if reader.post_broker not in (None, value):
-            raise ConfigurationError(
-                f"posts already go to {reader.post_broker}: copy them to another broker with a "
-                "shovel"
+            reader.post_copies.append(
+                {
+                    key: reader.given[f"post_{key}"]
+                    for key in PostCopySettings.model_fields
+                    if f"post_{key}" in reader.given
+                }
             )
         reader.post_broker = value
 

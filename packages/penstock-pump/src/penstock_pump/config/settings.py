@@ -129,6 +129,18 @@ class BindingSettings(_Model):
     topic_prefix: str | None = None
 
 
+class PostCopySettings(_Model):
+    """A further broker that posts go to. What is not set is as for the first."""
+
+    broker: str
+    exchange: str | None = None
+    exchange_suffix: str | None = None
+    exchange_split: int = Field(0, ge=0, le=99)
+    topic_prefix: str | None = None
+    format: str | None = None
+    base_url: str | None = None
+
+
 class OptionNote(NamedTuple):
     where: str  #: the file and the line
     option: str
@@ -163,6 +175,9 @@ class PumpSettings(_Model):
     post_format: Annotated[
         Literal["v02", "v03", "wis2"] | None, BeforeValidator(lambda text: _FORMS.get(text, text))
     ] = None
+    post_copies: Annotated[list[PostCopySettings], BeforeValidator(_structured)] = Field(
+        [], description="Further brokers that posts go to."
+    )
     message_ttl: Seconds | None = Field(None, description="Time to live of published posts.")
     persistent: bool = Field(True, description="Publish persistent messages.")
     expire: Seconds | None = Field(

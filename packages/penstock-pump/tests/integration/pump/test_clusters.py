@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import connect
 from penstock_pump.components import post, report, shovel, subscribe
 from penstock_pump.components.factory import subscriptions
 from penstock_pump.config.sarracenia import read_conf
+from penstock_pump.posts.formats import read_post
 from penstock_pump.posts.reports import PostReport
 from tests.integration.pump.running import running, settings, until
 from tests.peers import MqttBroker, Penstock
@@ -127,3 +129,30 @@ async def test_two_brokers_in_one_configuration_and_the_first_receipt_wins(
         assert {path.name for path in here.iterdir()} == {"both", "one", "two"}
         assert control.counters.codes == {201: 3, 304: 1}
         assert sorted(path for path, _ in server.asked) == ["/both", "/one", "/two"]
+
+
+@pytest.mark.timeout(60)
+async def test_posts_go_to_two_brokers_of_one_configuration(
+    penstock: Penstock, mqtt_broker: MqttBroker, name: str, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / name).write_text("content")
+    conf = tmp_path / "c" / "post" / f"{name}.conf"
+    conf.parent.mkdir(parents=True)
+    conf.write_text(
+        f"dialect sr3\npost_broker {penstock.url}\npost_exchange x{name}\n"
+        f"post_baseUrl http://one/\npost_broker {mqtt_broker.mqtt_url}\n"
+        f"post_baseUrl http://two/\npost_baseDir {there}\npath {there}\nfileEvents create\n"
+    )
+    async with connect(penstock.url) as one, connect(mqtt_broker.mqtt_url) as two:
+        async with (
+            one.subscribe("v03.#", exchange=f"x{name}") as first,
+            two.subscribe(f"x{name}/v03/#") as second,
+        ):
+            await post(read_conf(conf, flags={"state": tmp_path / "s"}))
+            urls = []
+            for inflow in (first, second):
+                message = await inflow.receive()
+                urls.append(read_post(message.body, message.headers).url)
+    assert urls == [f"http://one/{name}", f"http://two/{name}"]

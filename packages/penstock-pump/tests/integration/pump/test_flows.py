@@ -130,12 +130,14 @@ class FlowSite:
             given["post_broker"] = self.urls[posts[0]]
         if "path" in given:
             given["path"] = [given["path"]]
+        if "directory" in given:
+            given["directory"] = str(given["directory"])
         if component == "poll":
             given["sleep"] = 1
         told = settings(
             component, self.urls[consumes[0] if consumes else "amqp"], self.home / f"s_{label}",
             dialect="sr3", name=f"{self.name}{label}", credentials=self.credentials,
-            known_hosts=self.known_hosts, **given,
+            known_hosts=self.known_hosts, join=True, **given,
         )  # fmt: skip
         async with running(OURS[component], told):
             yield
@@ -196,7 +198,7 @@ async def flow_site(
             }),
             "watch": ("watch", {
                 "posts": ("amqp", "watched"), "path": first, "post_base_url": f"file:{first}",
-                "post_base_dir": first, "inflight": ".tmp", "folders": False,
+                "post_base_dir": first, "folders": False,
             }),
             "send": ("sender", {
                 "consumes": ("amqp", "watched"), "posts": ("amqp", "output"),
