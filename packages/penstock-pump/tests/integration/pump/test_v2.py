@@ -176,14 +176,14 @@ async def test_every_component_between_those_of_v2(
             "shovel": {},
             "winnow": {"suppress_duplicates": 300},
             "sarra": {
-                "directory": middle, "mirror": True, "post_base_url": served[middle],
+                "directory": str(middle), "mirror": True, "post_base_url": served[middle],
                 "post_base_dir": middle,
             },
             "sender": {
                 "destination": ftp.url, "base_dir": middle, "directory": "/", "mirror": True,
                 "post_base_url": served[sent], "post_base_dir": "/", "to_clusters": "ALL",
             },
-            "subscribe": {"directory": end, "mirror": True, "report_back": False},
+            "subscribe": {"directory": str(end), "mirror": True},
         }  # fmt: skip
         async with connect(penstock.url) as fabric:
             # v2 will not bind to an exchange that is not there.
@@ -201,7 +201,16 @@ async def test_every_component_between_those_of_v2(
                 lines = [f"{key} {value}" for key, value in given.items()]
                 if component != "subscribe":
                     lines.append(f"post_broker {v2.broker}")
-                text = "\n".join([f"broker {v2.broker}", *lines, "subtopic #", "accept .*", ""])
+                text = "\n".join(
+                    [
+                        f"broker {v2.broker}",
+                        *lines,
+                        "subtopic #",
+                        "report_back off",
+                        "accept .*",
+                        "",
+                    ]
+                )
                 v2.configure(component, text)
                 running_v2 = v2.running(f"sr_{component}", "foreground", "t.conf")
                 await stack.enter_async_context(running_v2)
@@ -212,7 +221,8 @@ async def test_every_component_between_those_of_v2(
                 given["post_broker"] = penstock.url
             told = settings(
                 component, penstock.url, tmp_path / f"s_{component}", name=name, join=True,
-                accept_unmatched=True, credentials=credentials, strict_sums=False, **given,
+                accept_unmatched=True, credentials=credentials, strict_sums=False,
+                report_back=False, **given,
             )  # fmt: skip
             await stack.enter_async_context(running(OURS[component], told))
         base = {"post_exchange": f"x{name}0", "post_base_url": served[there]}
