@@ -24,9 +24,10 @@ from penstock_pump.flow.consumer import (
 from penstock_pump.flow.message import PumpMessage, message_from_json, message_to_json
 from penstock_pump.flow.publisher import shard
 from penstock_pump.flow.subscription import AckBatcher, MergedSubscription, PumpSubscription
-from penstock_pump.handlers import Provenance, with_provenance
+from penstock_pump.handlers import Provenance, removal_of_move, with_provenance
 from penstock_pump.posts import Checksum, Parts, Post
-from penstock_pump.posts.checksums import removal_sum
+from penstock_pump.posts.checksums import directory_sum, removal_sum
+from penstock_pump.posts.post import FileEvent
 from penstock_pump.posts.reports import REJECTED, PostOutcome
 
 
@@ -393,6 +394,20 @@ def test_provenance_is_filled_in_and_a_distrusted_source_is_named_by_its_exchang
     assert (told.source, told.from_cluster) == ("you", "here")
     told = with_provenance(liar, distrust, "xs_other")  # the exchange of this message
     assert told.source == "other"
+
+
+def test_a_move_of_v03_has_the_removal_of_the_former_name() -> None:
+    moved = post("a/new", oldname="a/old", sum=Checksum("s", "1"))
+    v03, v02 = PumpMessage("v03.a", b"{}"), PumpMessage("v02.post.a", b"1 http://h/ a/new")
+    removal = removal_of_move(moved, v03)
+    assert removal is not None
+    assert (removal.relpath, removal.newname) == ("a/old", "a/new")
+    assert removal.event is FileEvent.DELETE
+    assert removal_of_move(moved, v02) is None  # announced by itself
+    assert removal_of_move(post("a/new"), v03) is None
+    folder = removal_of_move(post("a/new", oldname="a/old", sum=directory_sum("new")), v03)
+    assert folder is not None
+    assert folder.event is FileEvent.RMDIR
 
 
 class Clock:
