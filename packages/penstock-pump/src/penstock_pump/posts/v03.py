@@ -68,7 +68,7 @@ class V03:
         body["relPath"] = checked_path(post.relpath)
         for key, field in _TEXTS.items():
             value = getattr(post, field)
-            if value is not None and field not in ("oldname", "newname"):
+            if value is not None and field != "newname":
                 body[key] = value
         if post.mtime is not None:
             body["mtime"] = v03_moment(post.mtime)
@@ -151,9 +151,9 @@ def _operation(post: Post) -> dict[str, str] | None:
         operation["directory"] = ""
     if post.link is not None:
         operation["link"] = post.link
-    if post.oldname is not None:
-        operation["rename"] = post.oldname
-    if post.newname is not None:  # sr3 ignores removals that have it beside `fileOp`
+    # A move is two posts, which sr3 takes for a removal and a new file: it ignores removals with
+    # `newname` beside `fileOp`, and its sender gives up if it cannot find what `rename` names.
+    if post.newname is not None:
         operation["newname"] = post.newname
     return operation or None
 

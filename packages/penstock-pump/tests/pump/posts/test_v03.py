@@ -203,6 +203,8 @@ def test_sr3_does_not_ignore_the_removal_that_is_half_of_a_move() -> None:
     assert "newname" not in body
     assert body["fileOp"] == {"remove": "", "newname": "a/new"}
     assert codec_named("v03").decode(json.dumps(body).encode(), {}).newname == "a/new"
+    moved = Post(moment=0, base_url="http://h/", relpath="a/new", oldname="a/old")
+    assert "fileOp" not in codec_named("v03").encode(moved).body
     body["newname"] = body.pop("fileOp")["newname"]
     body["fileOp"] = {"remove": ""}
     assert codec_named("v03").decode(json.dumps(body).encode(), {}).newname == "a/new"
