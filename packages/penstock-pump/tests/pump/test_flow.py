@@ -508,7 +508,7 @@ class Received:
 
 async def test_several_subscriptions_are_read_as_one() -> None:
     first, second = Received(), Received()
-    merged = MergedSubscription([first, second])
+    merged: Any = MergedSubscription([first, second])
     first.queue.put_nowait("a")
     assert await merged.receive() == ["a"]
     with pytest.raises(TimeoutError):

@@ -183,8 +183,8 @@ def _read(
     if reader.inlines:
         given["inline"] = limit
     if reader.bindings and "subtopic" not in flags:
-        found = [_overridden(each, flags, given, f"{path}: ") for each in reader.bindings]
-        given["bindings"] = _of_one_queue(found, given)
+        bound = [_overridden(each, flags, given, f"{path}: ") for each in reader.bindings]
+        given["bindings"] = _of_one_queue(bound, given)
     for named in (given, *given.get("bindings", ())):
         if named.get("queue") is not None:
             named["queue"] = named["queue"].replace("${QUEUESHARE}", reader.queue_share)

@@ -71,7 +71,8 @@ def sr3_number(text: str) -> float:
     if match is None:
         raise ConfigurationError(f"{text!r} should be a number, as 5, 10k or 1.5MB")
     factor = 1024 if match[3] else 1000
-    return float(match[1]) * factor ** " kmgtp".index(match[2].lower() or " ")
+    power = " kmgtp".index(match[2].lower() or " ")
+    return float(match[1]) * float(factor**power)
 
 
 def sr3_count(text: str) -> int:

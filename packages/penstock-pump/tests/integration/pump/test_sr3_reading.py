@@ -260,7 +260,7 @@ def test_the_same_exchanges_and_topics_at_the_same_brokers(
         # A poll of sr3 subscribes to what it posts, for several machines with one address.
         if settings.component in (Component.POST, Component.WATCH, Component.POLL) or not wanted:
             continue
-        found = set()
+        found: set[tuple[str, str | None, str]] = set()
         for each in subscriptions(settings):
             for bound in bindings(each):
                 if each.broker.startswith("mqtt"):
