@@ -10,17 +10,14 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
-import psycopg
-
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ContentTooLarge, PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.retry import is_transient
 from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats import read_request, read_response
 from penstock_jobs.formats.message import EncodedMessage, MessageFormat, detect_format
-from penstock_jobs.history.changes import FINAL_RANK, JobChange
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import JobState
 from penstock_jobs.queue.properties import RequestProperties, write_request_properties
@@ -41,6 +38,7 @@ class JobScheduler:
         self._jobs = jobs
         self._schedules = schedules
         self._task: asyncio.Task[None] | None = None
+        self._problems: dict[str, str] = {}  # of schedules, by id
 
     async def open(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -53,18 +51,29 @@ class JobScheduler:
     async def _run(self) -> None:
         while True:
             try:
-                await asyncio.to_thread(self._schedules.start_occurrences)
+                self._warn(await asyncio.to_thread(self._schedules.start_occurrences))
                 while await self.release():
                     pass
-            except (PenstockError, psycopg.Error, OSError) as error:
+            except Exception as error:  # tried again: jobs wait in the database
                 log.warning("scheduler interrupted", reason=str(error))
             await asyncio.sleep(_POLL_SECONDS)
+
+    def _warn(self, problems: dict[str, str]) -> None:
+        """Once about each schedule that does not start."""
+        for name, reason in problems.items() - self._problems.items():
+            log.warning("schedule not started", schedule=name, reason=reason)
+        self._problems = problems
 
     async def release(self) -> int:
         """Start the jobs that can start. Returns how many."""
         claimed = await asyncio.to_thread(self._schedules.claim)
         for pending, states in claimed:
-            await self._start(pending, states)
+            try:
+                await self._start(pending, states)
+            except Exception as error:
+                if is_transient(error):
+                    raise  # the database or the broker is away
+                log.warning("job not started", job=pending.id, reason=str(error))
         return len(claimed)
 
     async def _start(self, pending: PendingJob, states: Mapping[str, JobState]) -> None:
@@ -73,22 +82,23 @@ class JobScheduler:
             body = await asyncio.to_thread(self._body, pending)
             request, form = read_request(body)
         except PenstockError as error:
+            if error.transient:
+                raise
             await self._end(pending, error)
-        else:
-            encoded = EncodedMessage(body, form.value)
-            given = RequestProperties(options=pending.options, scheduled=True)
-            properties = write_request_properties(encoded, request.id, given)
+            return
+        given = RequestProperties(options=pending.options, scheduled=True)
+        properties = write_request_properties(EncodedMessage(body, form.value), request.id, given)
+        try:
             await self._requester.send(request.type, body, properties)
+        except ContentTooLarge as error:
+            await self._end(pending, error)
+            return
         await asyncio.to_thread(self._schedules.remove_pending, pending.id)
 
     async def _end(self, pending: PendingJob, error: PenstockError) -> None:
         """It cannot start: that is recorded, as a worker would report it."""
-        now = datetime.now(UTC)
         state = JobState.CANCELLED if isinstance(error, PredecessorFailed) else JobState.FAILED
-        change = JobChange(
-            pending.id, pending.kind, state, 1, FINAL_RANK, now, 1.0, end=now, error=str(error)
-        )
-        await asyncio.to_thread(self._jobs.add, [change])
+        await asyncio.to_thread(self._schedules.end_pending, pending.id, state, str(error))
 
     def _body(self, pending: PendingJob) -> bytes:
         if not pending.template or detect_format(pending.body) is not MessageFormat.JSON:
