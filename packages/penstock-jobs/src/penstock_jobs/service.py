@@ -259,3 +259,6 @@ class JobService:
 
     def check_operator(self, what: str) -> None:
         """Raises `AccessRefused` if the user of this view may not do that."""
+
+    async def log_action(self, action: str, detail: str) -> None:
+        """For the audit log, if this view has a user."""
