@@ -139,9 +139,9 @@ class ScheduleRepository:
             for row in rows
         ]
 
-    def remove_pending(self, identity: str) -> None:
-        """It is published."""
-        self._database.execute("DELETE FROM job_pending WHERE job_id = %s", (identity,))
+    def remove_pending(self, ids: Sequence[str]) -> None:
+        """They are published."""
+        self._database.execute("DELETE FROM job_pending WHERE job_id = ANY(%s)", (list(ids),))
 
     def end_pending(self, identity: str, state: JobState, error: str | None = None) -> bool:
         """Record that it does not start. Returns whether it was waiting."""
@@ -284,30 +284,23 @@ def workflow_jobs(
     document: Mapping[str, Any], options: JobOptions, owner: str = ""
 ) -> list[PendingJob]:
     _, steps = read_workflow(document)
-    return [
-        PendingJob(
-            step.id,
-            _type_of(step),
-            write_template(step.request),
-            options,
-            None,
-            step.after,
-            step.when,
-            template=True,
-            owner=owner,
-        )
-        for step in steps
-    ]
+    return [_workflow_job(step, options, owner) for step in steps]
 
 
-def _type_of(step: WorkflowStep) -> str:
-    """A step without references to results is checked as a whole."""
+def _workflow_job(step: WorkflowStep, options: JobOptions, owner: str) -> PendingJob:
+    """A step without references to results is a request, and checked as one."""
     kind = str(step.request.get("type", ""))
     if kind not in TYPES:
         raise JobFormatError(f"step {step.id!r}: the type {kind!r} is not {', '.join(TYPES)}")
-    if b'"$result' not in write_template(step.request):
-        read_request(write_template(step.request))
-    return kind
+    body = write_template(step.request)
+    is_template = b'"$result' in body
+    if not is_template:
+        read_request(body)
+    return PendingJob(
+        *(step.id, kind, body, options, None, step.after, step.when),
+        template=is_template,
+        owner=owner,
+    )
 
 
 def _schedule(row: Mapping[str, Any]) -> JobSchedule:

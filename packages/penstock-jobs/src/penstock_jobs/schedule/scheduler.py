@@ -17,7 +17,7 @@ from penstock.core.logs import get_logger
 from penstock.core.retry import is_transient
 from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats import read_request, read_response
-from penstock_jobs.formats.message import EncodedMessage, MessageFormat, detect_format
+from penstock_jobs.formats.message import EncodedMessage
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import JobState
 from penstock_jobs.queue.properties import RequestProperties, write_request_properties
@@ -67,33 +67,45 @@ class JobScheduler:
     async def release(self) -> int:
         """Start the jobs that can start. Returns how many."""
         claimed = await asyncio.to_thread(self._schedules.claim)
-        for pending, states in claimed:
-            try:
-                await self._start(pending, states)
-            except Exception as error:
-                if is_transient(error):
-                    raise  # the database or the broker is away
-                log.warning("job not started", job=pending.id, reason=str(error))
+        ends = await asyncio.gather(
+            *(self._start(pending, states) for pending, states in claimed), return_exceptions=True
+        )
+        published: list[str] = []
+        failures: list[BaseException] = []
+        for (pending, _), end in zip(claimed, ends, strict=True):
+            if end is True:
+                published.append(pending.id)
+            elif isinstance(end, BaseException):
+                failures.append(end)  # the others start; this one is tried again
+                log.warning("job not started", job=pending.id, reason=str(end))
+        if published:
+            await asyncio.to_thread(self._schedules.remove_pending, published)
+        for failure in failures:
+            if is_transient(failure) or not isinstance(failure, Exception):
+                raise failure  # the database or the broker is away
         return len(claimed)
 
-    async def _start(self, pending: PendingJob, states: Mapping[str, JobState]) -> None:
+    async def _start(self, pending: PendingJob, states: Mapping[str, JobState]) -> bool:
+        """Whether it is published; otherwise it has ended."""
         try:
             _check_predecessors(pending, states)
-            body = await asyncio.to_thread(self._body, pending)
+            body = (
+                await asyncio.to_thread(self._body, pending) if pending.template else pending.body
+            )
             request, form = read_request(body)
         except PenstockError as error:
             if error.transient:
                 raise
             await self._end(pending, error)
-            return
+            return False
         given = RequestProperties(options=pending.options, scheduled=True)
         properties = write_request_properties(EncodedMessage(body, form.value), request.id, given)
         try:
             await self._requester.send(request.type, body, properties)
         except ContentTooLarge as error:
             await self._end(pending, error)
-            return
-        await asyncio.to_thread(self._schedules.remove_pending, pending.id)
+            return False
+        return True
 
     async def _end(self, pending: PendingJob, error: PenstockError) -> None:
         """It cannot start: that is recorded, as a worker would report it."""
@@ -101,8 +113,7 @@ class JobScheduler:
         await asyncio.to_thread(self._schedules.end_pending, pending.id, state, str(error))
 
     def _body(self, pending: PendingJob) -> bytes:
-        if not pending.template or detect_format(pending.body) is not MessageFormat.JSON:
-            return pending.body
+        """With the results of the jobs before it."""
 
         def result(identity: str) -> Any:
             response, _ = read_response(self._jobs.content(identity, "response").body)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -150,8 +150,8 @@ def killed_scheduler(
         if step in ("claimed", "published"):
             raise Killed
 
-    def dying_remove(identity: str) -> None:
-        remove(identity)
+    def dying_remove(ids: Sequence[str]) -> None:
+        remove(ids)
         if step == "removed":
             raise Killed
 

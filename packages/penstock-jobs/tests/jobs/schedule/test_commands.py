@@ -97,10 +97,10 @@ def test_a_job_is_stored_while_another_waits_for_its_result(
     wait = {"type": "fake", "duration": 0}
     schedules.add_pending(workflow_jobs({"id": "w", "chain": [wait, wait]}, JobOptions()))
     jobs = JobRepository(database)
-    schedules.remove_pending("w.1")  # published
+    schedules.remove_pending(["w.1"])  # published
     database.execute("UPDATE job SET state = 'done', expires_at = now() WHERE id = 'w.1'")
     assert jobs.clean_up() == 0
-    schedules.remove_pending("w.2")
+    schedules.remove_pending(["w.2"])
     assert jobs.clean_up() == 1
 
 
