@@ -28,6 +28,8 @@ from penstock_jobs.schedule.workflow import fill
 log = get_logger(__name__)
 
 _POLL_SECONDS: Final = 0.5
+#: With many waiting jobs a look takes long: then it is taken less often.
+_IDLE_SHARE: Final = 4.0
 
 
 class JobScheduler:
@@ -49,14 +51,16 @@ class JobScheduler:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            start = loop.time()
             try:
                 self._warn(await asyncio.to_thread(self._schedules.start_occurrences))
                 while await self.release():
                     pass
             except Exception as error:  # tried again: jobs wait in the database
                 log.warning("scheduler interrupted", reason=str(error))
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(max(_POLL_SECONDS, _IDLE_SHARE * (loop.time() - start)))
 
     def _warn(self, problems: dict[str, str]) -> None:
         """Once about each schedule that does not start."""
