@@ -53,14 +53,17 @@ class JobScheduler:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            start = loop.time()
+            looked = 0.0  # for so long, without finding a job
             try:
                 self._warn(await asyncio.to_thread(self._schedules.start_occurrences))
-                while await self.release():
-                    pass
+                found = 1
+                while found:
+                    start = loop.time()
+                    found = await self.release()
+                looked = loop.time() - start
             except Exception as error:  # tried again: jobs wait in the database
                 log.warning("scheduler interrupted", reason=str(error))
-            await asyncio.sleep(max(_POLL_SECONDS, _IDLE_SHARE * (loop.time() - start)))
+            await asyncio.sleep(max(_POLL_SECONDS, _IDLE_SHARE * looked))
 
     def _warn(self, problems: dict[str, str]) -> None:
         """Once about each schedule that does not start."""
