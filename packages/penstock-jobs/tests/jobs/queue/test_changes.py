@@ -142,7 +142,9 @@ def test_what_is_old_is_removed_with_all_that_belongs_to_it(embedded_template: s
     assert left == []
 
 
-@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**5000])
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("nan"), 10**5000], ids=["inf", "nan", "long"]
+)
 def test_figures_that_no_database_stores_are_no_summary(value: float) -> None:
     response = JobResponse("1", "call", 1.0, NOW, value={"a\0": 1, "big": value, "b": 2})
     assert summary(response) == {"b": 2}
