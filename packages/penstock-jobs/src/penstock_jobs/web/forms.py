@@ -60,13 +60,14 @@ class SubmitForm:
 
     def draw(self, make: Callable[[str], Sequence[JobRequest]]) -> None:
         """`make` is called with the id; several requests are compared in the end."""
-        with ui.expansion("Options", icon="tune").props("dense").classes("p-peek"), ui.row():
-            self._priority = ui.number("Priority, the highest first", value=0, min=0, max=9)
+        options = ui.expansion("Options", icon="tune").props("dense").classes("p-peek")
+        with options, ui.row().classes("pt-2"):
+            self._priority = ui.number("Priority, 9 is first", value=0, min=0, max=9)
             self._attempts = ui.number("Attempts at most", min=1, max=100)
             self._limit = ui.number("Time limit in seconds", min=0.1)
             self._at = ui.input("Start at", placeholder="2026-12-01T06:00+01:00")
             for field in (self._priority, self._attempts, self._limit, self._at):
-                field.props("outlined dense")
+                field.props("outlined dense").classes("p-choice-wide")
         with ui.row().classes("p-send"):
             self._name = ui.input("Job id", value=new_name(self._kind))
             self._name.props("outlined dense maxlength=255").classes("p-send-name")

@@ -188,7 +188,7 @@ def test_a_job_has_its_options_and_its_files(page: Page) -> None:
     panel.locator("input[type=file]").set_input_files(file)
     expect(page.locator("[data-found=files]").get_by_text("4 bytes")).to_be_visible()
     panel.get_by_text("Options", exact=True).click()
-    panel.get_by_label("Priority, the highest first").fill("7")
+    panel.get_by_label("Priority, 9 is first").fill("7")
     panel.get_by_label("Start at").fill("tomorrow")
     panel.get_by_role("button", name="Run").click()
     expect(page.get_by_text("Start at 'tomorrow': must be a time")).to_be_visible()
