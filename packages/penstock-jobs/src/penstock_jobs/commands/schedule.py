@@ -121,7 +121,7 @@ def list_(database: Database = None, data: Data = None) -> None:
 
 @app.command()
 def remove(name: Name, database: Database = None, data: Data = None) -> None:
-    """Remove a schedule; jobs that it has started go on."""
+    """Remove a schedule; jobs that it has started continue."""
     with _schedules(database, data) as schedules:
         schedules.remove_schedule(name)
 

@@ -241,7 +241,7 @@ def schedule_routes(limits: ApiLimits) -> APIRouter:
         "/schedules/{id}", tags=["schedules"], status_code=204, responses=problem_responses(404)
     )
     async def delete(jobs: JobView, id: JobId) -> None:  # noqa: A002
-        """Remove a schedule; jobs that it has started go on."""
+        """Remove a schedule; jobs that it has started continue."""
         jobs.check_operator("change schedules")
         await asyncio.to_thread(jobs.schedules.remove_schedule, id)
         await jobs.log_action("removed schedule", id)

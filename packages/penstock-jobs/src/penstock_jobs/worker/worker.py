@@ -299,7 +299,7 @@ class Worker:
     # Lost connections, cancel requests, requeued jobs.
 
     def _connection_lost(self) -> None:
-        """Waiting requests are redelivered by the broker; running jobs go on."""
+        """Waiting requests are redelivered by the broker; running jobs continue."""
         self.metrics.lost += 1
         for job in self._slots.clear_waiting():
             self._registry.close(job)

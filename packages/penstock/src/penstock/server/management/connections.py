@@ -70,6 +70,7 @@ def consumers_of(call: ApiCall, client: ClientConnection) -> Iterator[Row]:
 
 
 async def list_connections(call: ApiCall) -> HttpResponse:
+    """List open connections: all, or those of a virtual host."""
     vhost = call.vhost.name if "vhost" in call.names else None
     return await list_response(
         call, (describe_connection(call, client) for client in clients(call, vhost))
@@ -77,10 +78,12 @@ async def list_connections(call: ApiCall) -> HttpResponse:
 
 
 async def get_connection(call: ApiCall) -> HttpResponse:
+    """Describe a connection."""
     return item_response(call, describe_connection(call, client_named(call)))
 
 
 async def delete_connection(call: ApiCall) -> HttpResponse:
+    """Close a connection; the header `X-Reason` gives the reason that the client receives."""
     reason = call.request.headers.get("x-reason", "Closed via management plugin")
     client_named(call).end(reason)
     call.done()
@@ -93,10 +96,12 @@ def _of_user(call: ApiCall) -> list[ClientConnection]:
 
 
 async def list_connections_of_user(call: ApiCall) -> HttpResponse:
+    """List the open connections of a user."""
     return await list_response(call, (describe_connection(call, one) for one in _of_user(call)))
 
 
 async def delete_connections_of_user(call: ApiCall) -> HttpResponse:
+    """Close all connections of a user."""
     reason = call.request.headers.get("x-reason", "Closed via management plugin")
     for client in _of_user(call):
         client.end(reason)
@@ -105,16 +110,19 @@ async def delete_connections_of_user(call: ApiCall) -> HttpResponse:
 
 
 async def list_channels_of(call: ApiCall) -> HttpResponse:
+    """List the channels of a connection."""
     return await list_response(call, channels_of(call, client_named(call)))
 
 
 async def list_channels(call: ApiCall) -> HttpResponse:
+    """List open channels: all, or those of a virtual host."""
     vhost = call.vhost.name if "vhost" in call.names else None
     every = (row for client in clients(call, vhost) for row in channels_of(call, client))
     return await list_response(call, every)
 
 
 async def get_channel(call: ApiCall) -> HttpResponse:
+    """Describe a channel and its consumers."""
     for client in clients(call):
         if not call.name.startswith(client.name):
             continue
@@ -130,6 +138,7 @@ async def get_channel(call: ApiCall) -> HttpResponse:
 
 
 async def list_consumers(call: ApiCall) -> HttpResponse:
+    """List consumers: all, or those of a virtual host."""
     allowed = {vhost.name for vhost in call.vhosts()}
     every = (
         row

@@ -127,6 +127,7 @@ def _key(topic: str) -> str:
 
 
 async def list_sessions(call: ApiCall) -> HttpResponse:
+    """List MQTT sessions with their subscriptions: all, or those of a virtual host."""
     return await list_response(call, _session_rows(call))
 
 
@@ -146,7 +147,7 @@ def _may(call: ApiCall, kind: str, topic: str) -> bool:
 
 
 async def list_retained(call: ApiCall) -> HttpResponse:
-    """Topics that match the filter in the query (`#`), without their payloads."""
+    """List the topics with a retained message that match the query parameter `filter`."""
     vhost = call.vhost
     call.access.check("read", "exchange", call.broker.settings.mqtt.exchange)
     pattern = topic_to_routing_key(call.request.query.get("filter", "#").encode())
@@ -165,6 +166,7 @@ async def list_retained(call: ApiCall) -> HttpResponse:
 
 
 async def get_retained(call: ApiCall) -> HttpResponse:
+    """The retained message of a topic."""
     call.access.check("read", "exchange", call.broker.settings.mqtt.exchange)
     message = None
     if _may(call, "read", call.names["topic"]):
@@ -175,6 +177,7 @@ async def get_retained(call: ApiCall) -> HttpResponse:
 
 
 async def delete_retained(call: ApiCall) -> HttpResponse:
+    """Delete the retained message of a topic."""
     exchange, topic = call.broker.settings.mqtt.exchange, call.names["topic"]
     call.access.check("write", "exchange", exchange)
     call.access.check_topic("write", exchange, _key(topic))

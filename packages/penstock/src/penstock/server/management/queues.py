@@ -76,11 +76,13 @@ def describe_queue(call: ApiCall, queue: Queue) -> Row:
 
 
 async def list_queues(call: ApiCall) -> HttpResponse:
+    """List queues and streams: all, or those of a virtual host."""
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
     return await named_list_response(call, queues, partial(describe_queue, call))
 
 
 async def get_queue(call: ApiCall) -> HttpResponse:
+    """Describe a queue or stream and its consumers."""
     queue = call.queue
     consumers = [
         row
@@ -95,6 +97,7 @@ async def get_queue(call: ApiCall) -> HttpResponse:
 
 
 async def put_queue(call: ApiCall) -> HttpResponse:
+    """Declare a queue or stream: `durable`, `auto_delete`, `arguments`."""
     body = await call.body()
     vhost, name, arguments = call.vhost, call.name, table_field(body, "arguments")
     call.access.check("configure", "queue", name)
@@ -112,6 +115,7 @@ async def put_queue(call: ApiCall) -> HttpResponse:
 
 
 async def delete_queue(call: ApiCall) -> HttpResponse:
+    """Delete a queue or stream; with `if-empty=true`, `if-unused=true` only then."""
     vhost, name = call.vhost, call.name
     call.access.check("configure", "queue", name)
     _existing(vhost, name)
@@ -127,13 +131,14 @@ def _existing(vhost: VirtualHost, name: str) -> None:
 
 
 async def queue_action(call: ApiCall) -> HttpResponse:
-    """RabbitMQ's actions are about mirrors of classic queues."""
+    """Refused: RabbitMQ's actions concern mirrors of classic queues."""
     _existing(call.vhost, call.name)
     action = text_field(await call.body(), "action")
     raise bad_request(f"unsupported action {action!r}: classic queues have no mirrors here")
 
 
 async def purge_queue(call: ApiCall) -> HttpResponse:
+    """Purge a queue: delete its ready messages."""
     call.access.check("read", "queue", call.name)
     call.vhost.queue(call.name, call).purge()
     call.done()
@@ -141,6 +146,7 @@ async def purge_queue(call: ApiCall) -> HttpResponse:
 
 
 async def list_queue_bindings(call: ApiCall) -> HttpResponse:
+    """List the bindings of a queue."""
     return await list_response(call, bindings_to_destination(call.vhost, call.queue))
 
 
@@ -172,12 +178,14 @@ def _may_read(call: ApiCall, stream: Stream) -> bool:
 
 
 async def list_streams(call: ApiCall) -> HttpResponse:
+    """List the streams that the user may read, with their offsets."""
     if "vhost" in call.request.query:
         call = call.within(call.request.query["vhost"])
     return await list_response(call, _stream_rows(call))
 
 
 async def get_stream(call: ApiCall) -> HttpResponse:
+    """Describe a stream; with `from`, `to` or `timestamp`, its messages as an Arrow IPC stream."""
     query = call.request.query
     call = call.within(query.get("vhost", call.broker.settings.default_vhost))
     call.access.check("read", "queue", call.name)
