@@ -44,6 +44,7 @@ PAGES = {
     "dead-letters": "Dead letters",
     "traces": "Tracing",
     "mqtt": "MQTT clients and sessions",
+    "subscriptions": "MQTT subscriptions",
     "retained": "Retained messages",
     "overlay": "Overlay",
     "content": "Content console",
@@ -250,6 +251,70 @@ def test_a_page_of_ten_thousand_queues_is_sorted_and_filtered(page: Page, api: A
     expect(page.locator(".pager")).to_contain_text("26–50 of 50")
 
 
+def test_ten_thousand_bindings_and_consumers_are_paged_sorted_and_filtered(
+    page: Page, api: httpx.Client, broker: Penstock
+) -> None:
+    many = [
+        {
+            "source": "amq.topic",
+            "vhost": "/",
+            "destination": f"many-{n:04}",
+            "destination_type": "queue",
+            "routing_key": f"key.{n:04}",
+            "arguments": {},
+        }
+        for n in range(QUEUES)
+    ]
+    api.post("/definitions", json={"bindings": many}).raise_for_status()
+    go(page, "exchange/%2F/amq.topic", "amq.topic")
+    out = card(page, "Bindings to queues and exchanges")
+    expect(out.locator("tbody tr")).to_have_count(50)
+    expect(out.locator(".pager")).to_contain_text("1–50 of 10,0")
+    press(out, "Routing key")
+    press(out, "Routing key")
+    expect(out.locator("tbody tr").first).to_contain_text("key.9999")
+    out.get_by_label("Filter bindings").fill("key.0042")
+    expect(out.locator("tbody tr")).to_have_count(1)
+    press(out, "Remove")
+    submit(page, "Remove")
+    expect(out).to_contain_text("Nothing matches the filter")
+    expect(card(page, "Bindings from other exchanges")).to_contain_text("No bindings")
+    client = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = client.channel()
+    for number in range(30):
+        tag = f"reader-{number:02}"
+        channel.basic_consume("work", lambda *_: None, consumer_tag=tag)
+    go(page, "queue/%2F/work", "work")
+    consumers = card(page, "Consumers")
+    expect(consumers.locator("tbody tr")).to_have_count(30)
+    consumers.get_by_label("Rows per page").select_option("25")
+    press(consumers, "Next ›")
+    expect(consumers.locator(".pager")).to_contain_text("26–30 of 30")
+    page.reload()  # each list keeps its page in the address
+    expect(consumers.locator("tbody tr")).to_have_count(5)
+    expect(card(page, "Bindings").locator("tbody tr")).to_have_count(1)
+    client.close()
+    expect(consumers).to_contain_text("No consumers")
+
+
+def test_a_hidden_page_watches_nothing_until_it_is_shown(page: Page, api: httpx.Client) -> None:
+    hide = (
+        "hidden => Object.defineProperty(document, 'hidden', { value: hidden, configurable: true })"
+    )
+    tell = "document.dispatchEvent(new Event('visibilitychange'))"
+    go(page, "queue/%2F/work", "work")
+    facts = page.locator("dl.facts")
+    before = api.get("/queues/%2F/work").json()["messages_ready"]
+    expect(facts).to_contain_text(f"Ready{before}")
+    page.evaluate(hide, True)
+    page.evaluate(tell)
+    publish(api, "work", {"n": 2})
+    with page.expect_request(re.compile("/api/watch.*queues%2F%252F%2Fwork")):
+        page.evaluate(hide, False)
+        page.evaluate(tell)
+    expect(facts).to_contain_text(f"Ready{before + 1}")
+
+
 def test_a_connection_and_its_channel_are_shown_and_closed(page: Page, broker: Penstock) -> None:
     parameters = pika.URLParameters(broker.url)
     parameters.client_properties = {"connection_name": "till 4"}
@@ -291,8 +356,10 @@ def test_sessions_subscriptions_and_retained_messages_of_mqtt(page: Page, broker
         assert ready.wait(START_SECONDS)
         go(page, "mqtt", "MQTT clients and sessions")
         row = page.locator("tbody tr", has_text="lamp-7")
-        for text in ("connected", "guest", "lamps/7/#", "QoS 1"):
+        for text in ("connected", "guest", "MQTT 5"):
             expect(row).to_contain_text(text)
+        go(page, "subscriptions", "MQTT subscriptions")
+        expect(row).to_contain_text("lamps/7/#")
         go(page, "retained", "Retained messages")
         retained = page.locator("tbody tr", has_text="lamps/7/state")
         press(retained, "lamps/7/state")
@@ -303,8 +370,12 @@ def test_sessions_subscriptions_and_retained_messages_of_mqtt(page: Page, broker
         expect(retained).to_have_count(0)
         go(page, "mqtt", "MQTT clients and sessions")
         client.on_connect = None  # it may return, but does not subscribe again
-        press(row, "End")
+        row.get_by_role("link", name="lamp-7").click()
+        expect(card(page, "Subscriptions")).to_contain_text("lamps/7/#")
+        press(page, "End session")
         submit(page, "End")
+        expect(page.get_by_role("heading", level=1)).to_have_text("MQTT clients and sessions")
+        go(page, "subscriptions", "MQTT subscriptions")
         expect(page.locator("code", has_text="lamps/7/#")).to_have_count(0)
     finally:
         client.disconnect()

@@ -54,6 +54,51 @@ async def test_channels_and_consumers_are_shown(
     assert consumer["channel_details"]["name"] == row["name"]
 
 
+async def test_consumers_are_paged_and_found_by_tag_queue_or_connection(
+    api: httpx.AsyncClient, amqp: AbstractConnection
+) -> None:
+    async def ignore(_: AbstractIncomingMessage) -> None: ...
+
+    channels = [await amqp.channel(), await amqp.channel()]
+    for name in ("orders", "audit"):
+        for number, channel in enumerate(channels):
+            queue = await channel.declare_queue(name)
+            await queue.consume(ignore, consumer_tag=f"{name}-{number}")
+    listed = sorted((await api.get("/channels")).json(), key=lambda row: row["number"])
+    connection, channel = (
+        quote(name, safe="")
+        for name in (listed[0]["connection_details"]["name"], listed[1]["name"])
+    )
+
+    async def tags(path: str) -> list[str]:
+        answer = (await api.get(path, params={"page": 1, "sort": "consumer_tag"})).json()
+        assert answer["total_count"] == len(answer["items"])
+        return [row["consumer_tag"] for row in answer["items"]]
+
+    assert await tags("/queues/%2F/orders/consumers") == ["orders-0", "orders-1"]
+    assert await tags(f"/channels/{channel}/consumers") == ["audit-1", "orders-1"]
+    assert len(await tags(f"/connections/{connection}/consumers")) == 4
+    assert (await api.get("/queues/%2F/absent/consumers")).status_code == 404
+    for name, count in (("audit", 2), ("-1", 2), (listed[0]["connection_details"]["name"], 4)):
+        page = await api.get("/consumers", params={"page": 1, "name": name})
+        assert page.json()["filtered_count"] == count
+    [row] = (await api.get("/connections?page=1&name=gues")).json()["items"]
+    assert row["user"] == "guest"
+
+
+async def test_what_no_column_asks_for_is_not_shown(
+    api: httpx.AsyncClient, amqp: AbstractConnection
+) -> None:
+    channel = await amqp.channel()
+    await channel.declare_queue("orders")
+    [row] = (await api.get("/channels")).json()
+    for path in ("/queues/%2F/orders", f"/channels/{quote(row['name'], safe='')}"):
+        assert (await api.get(f"{path}?columns=consumer_details")).json() == {
+            "consumer_details": []
+        }
+        assert (await api.get(f"{path}?columns=vhost")).json() == {"vhost": "/"}
+
+
 async def test_a_connection_can_be_closed(api: httpx.AsyncClient, amqp: AbstractConnection) -> None:
     closed: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
     amqp.close_callbacks.add(lambda _, why: closed.set_result(why))

@@ -98,7 +98,7 @@ def _permissions(call: ApiCall, kind: str = "permissions") -> Iterable[Row]:
 
 
 async def list_permissions(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _permissions(call))
+    return await list_response(call, _permissions(call), ("user", "vhost"))
 
 
 async def get_permissions(call: ApiCall) -> HttpResponse:
@@ -141,7 +141,8 @@ async def delete_permissions(call: ApiCall) -> HttpResponse:
 
 
 async def list_topic_permissions(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _permissions(call, "topic_permissions"))
+    rows = _permissions(call, "topic_permissions")
+    return await list_response(call, rows, ("user", "vhost", "exchange"))
 
 
 async def get_topic_permissions(call: ApiCall) -> HttpResponse:

@@ -35,6 +35,7 @@ def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
         "tags": metadata["tags"],
         "metadata": metadata,
         "default_queue_type": "classic",
+        "limits": dict(vhost.policies.limits),
         "tracing": call.broker.tracer(vhost).firehose,
         "cluster_state": {node_name(call.broker): "running"},
         "messages": ready + unacknowledged,
