@@ -42,6 +42,7 @@ PAGES = {
     "messages/%2F/work": "Messages of work",
     "streams": "Streams",
     "dead-letters": "Dead letters",
+    "delayed": "Delayed messages",
     "traces": "Tracing",
     "mqtt": "MQTT clients and sessions",
     "subscriptions": "MQTT subscriptions",
@@ -232,6 +233,30 @@ def test_all_dead_letters_return_unchanged_and_a_long_one_is_edited_whole(
     expect(page.locator(".message")).to_have_count(0)
     found = api.get("/queues/%2F/lively/messages?truncate=100000").json()["messages"]
     assert [json.loads(row["payload"]) for row in found] == [long + "y", "first"]
+
+
+def test_messages_that_wait_are_listed_and_cancelled(page: Page, api: httpx.Client) -> None:
+    exchange = {"type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}}
+    api.put("/exchanges/%2F/later", json={**exchange, "durable": True}).raise_for_status()
+    for number, name in enumerate(("reminder", "reminder", "invoice")):
+        properties = {"message_id": name, "headers": {"x-delay": 3_600_000 + number}}
+        body = {"properties": properties, "routing_key": "work", "payload": "x"}
+        api.post("/exchanges/%2F/later/publish", json={**body, "payload_encoding": "string"})
+    go(page, "delayed", "Delayed messages")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    press(rows.filter(has_text="invoice"), "Cancel")
+    submit(page, "Delete")
+    expect(page.locator(".head")).to_contain_text("2 wait")
+    page.get_by_label("Message id").fill("invoice")
+    page.get_by_label("Message id").press("Enter")
+    expect(page.locator("main")).to_contain_text("No message with this id waits")
+    page.get_by_label("Message id").fill("reminder")
+    page.get_by_label("Message id").press("Enter")
+    expect(rows).to_have_count(2)
+    press(page, "Cancel all with this id")
+    submit(page, "Delete")
+    expect(page.locator(".head")).to_contain_text("0 wait")
 
 
 def test_a_page_of_ten_thousand_queues_is_sorted_and_filtered(page: Page, api: Any) -> None:

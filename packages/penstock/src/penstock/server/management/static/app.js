@@ -8,7 +8,7 @@ import { channel, channels, connection, connections } from "/static/connections.
 import { exchange, exchanges } from "/static/exchanges.js";
 import { cluster } from "/static/cluster.js";
 import { content, overlay } from "/static/overlay.js";
-import { deadLetters, messages } from "/static/messages.js";
+import { deadLetters, delayed, messages } from "/static/messages.js";
 import { retained, session as mqttSession, sessions, subscriptions } from "/static/mqtt.js";
 import { queue, queues, streams } from "/static/queues.js";
 import { trace, traces } from "/static/tracing.js";
@@ -18,7 +18,7 @@ const THEME = "penstock.theme";
 const MENU = [
   ["", [["overview", "Overview", overview], ["connections", "Connections", connections], ["channels", "Channels", channels],
     ["exchanges", "Exchanges", exchanges], ["queues", "Queues", queues], ["streams", "Streams", streams], ["dead-letters", "Dead letters", deadLetters],
-    ["traces", "Tracing", traces, "administrator"]]],
+    ["delayed", "Delayed messages", delayed, "administrator"], ["traces", "Tracing", traces, "administrator"]]],
   ["MQTT", [["mqtt", "Clients and sessions", sessions], ["subscriptions", "Subscriptions", subscriptions], ["retained", "Retained messages", retained]]],
   ["Overlay", [["overlay", "Map", overlay, "monitoring"], ["content", "Content console", content, "administrator"]]],
   ["Applications", []],
