@@ -37,18 +37,20 @@ def describe_connection(call: ApiCall, client: ClientConnection) -> Row:
     }
 
 
+def _is_visible(call: ApiCall, client: ClientConnection, vhost: str | None = None) -> bool:
+    described = client.describe()
+    own = described["user"] == call.user.name
+    return (own or call.allows(AccessLevel.MONITORING)) and vhost in (None, described["vhost"])
+
+
 def clients(call: ApiCall, vhost: str | None = None) -> Iterator[ClientConnection]:
     """All connections for users with the tag `monitoring`, otherwise the user's own."""
-    for client in list(call.broker.clients):
-        described = client.describe()
-        seen = call.allows(AccessLevel.MONITORING) or described["user"] == call.user.name
-        if seen and vhost in (None, described["vhost"]):
-            yield client
+    return (one for one in list(call.broker.clients) if _is_visible(call, one, vhost))
 
 
 def client_named(call: ApiCall) -> ClientConnection:
-    for client in clients(call):
-        if client.name == call.name:
+    for client in list(call.broker.clients):
+        if client.name == call.name and _is_visible(call, client):
             return client
     raise NotFound(f"no connection '{call.name}'")
 
@@ -129,8 +131,8 @@ async def list_channels(call: ApiCall) -> HttpResponse:
 
 
 def _channel(call: ApiCall) -> tuple[ClientConnection, Row]:
-    for client in clients(call):
-        if not call.name.startswith(client.name):
+    for client in list(call.broker.clients):
+        if not (call.name.startswith(client.name) and _is_visible(call, client)):
             continue
         for channel in channels_of(call, client):
             if channel["name"] == call.name:

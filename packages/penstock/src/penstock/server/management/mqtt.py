@@ -51,10 +51,10 @@ class ListedSession(NamedTuple):
         return str(self.client["user"] if self.client else self.record.get("user", ""))
 
 
-def _sessions(call: ApiCall) -> list[ListedSession]:
+async def _sessions(call: ApiCall) -> list[ListedSession]:
     vhosts = call.vhosts()
     clients: dict[str, dict[str, dict[str, Any]]] = {vhost.name: {} for vhost in vhosts}
-    for client in list(call.broker.clients):
+    async for client in iterate_in_slices(list(call.broker.clients)):
         described = client.describe()
         if "variable_map" in described and described["vhost"] in clients:
             clients[described["vhost"]][described["variable_map"]["client_id"]] = described
@@ -136,11 +136,11 @@ def _key(topic: str) -> str:
 
 async def list_sessions(call: ApiCall) -> HttpResponse:
     describe = partial(_describe, with_subscriptions=is_wanted(call, "subscriptions"))
-    return await named_list_response(call, _sessions(call), describe)
+    return await named_list_response(call, await _sessions(call), describe)
 
 
 async def get_session(call: ApiCall) -> HttpResponse:
-    for session in _sessions(call):
+    for session in await _sessions(call):
         if session.name == call.name:
             with_subscriptions = is_wanted(call, "subscriptions")
             return item_response(call, _describe(session, with_subscriptions=with_subscriptions))
@@ -150,9 +150,10 @@ async def get_session(call: ApiCall) -> HttpResponse:
 async def list_subscriptions(call: ApiCall) -> HttpResponse:
     """Of all sessions, or of the `client_id` in the query."""
     client_id = call.request.query.get("client_id")
+    sessions = await _sessions(call)
     rows = (
         {"client_id": one.name, "user": one.user, "vhost": one.vhost.name, **subscription}
-        for one in _sessions(call)
+        for one in sessions
         if client_id in (None, one.name)
         for subscription in _subscriptions(one)
     )
