@@ -71,7 +71,7 @@ export function bindingList(view, path, key, title, sort) {
     bindings.refresh();
   });
   const place = (kind, vhost, name) => link(`${kind}/${part(vhost)}/${part(name || DEFAULT)}`, name || "(default)");
-  const bindings = list(view, { path, key, title, sort, placeholder: "Filter bindings", empty: "No bindings", columns: [
+  const bindings = list(view, { path, key, title, sort, every: 5, placeholder: "Filter bindings", empty: "No bindings", columns: [
     { label: "From", field: "source", cell: row => place("exchange", row.vhost, row.source) },
     { label: "Routing key", field: "routing_key", cell: row => h("code", null, row.routing_key) },
     { label: "To", field: "destination", cell: row => [place(row.destination_type === "queue" ? "queue" : "exchange", row.vhost, row.destination), " ", pill(row.destination_type)] },
