@@ -65,10 +65,8 @@ async def test_consumers_are_paged_and_found_by_tag_queue_or_connection(
             queue = await channel.declare_queue(name)
             await queue.consume(ignore, consumer_tag=f"{name}-{number}")
     listed = sorted((await api.get("/channels")).json(), key=lambda row: row["number"])
-    connection, channel = (
-        quote(name, safe="")
-        for name in (listed[0]["connection_details"]["name"], listed[1]["name"])
-    )
+    connection = listed[0]["connection_details"]["name"]
+    second = quote(listed[1]["name"], safe="")
 
     async def tags(path: str) -> list[str]:
         answer = (await api.get(path, params={"page": 1, "sort": "consumer_tag"})).json()
@@ -76,10 +74,10 @@ async def test_consumers_are_paged_and_found_by_tag_queue_or_connection(
         return [row["consumer_tag"] for row in answer["items"]]
 
     assert await tags("/queues/%2F/orders/consumers") == ["orders-0", "orders-1"]
-    assert await tags(f"/channels/{channel}/consumers") == ["audit-1", "orders-1"]
-    assert len(await tags(f"/connections/{connection}/consumers")) == 4
+    assert await tags(f"/channels/{second}/consumers") == ["audit-1", "orders-1"]
+    assert len(await tags(f"/connections/{quote(connection, safe='')}/consumers")) == 4
     assert (await api.get("/queues/%2F/absent/consumers")).status_code == 404
-    for name, count in (("audit", 2), ("-1", 2), (listed[0]["connection_details"]["name"], 4)):
+    for name, count in (("audit", 2), ("-1", 2), (connection, 4)):
         page = await api.get("/consumers", params={"page": 1, "name": name})
         assert page.json()["filtered_count"] == count
     [row] = (await api.get("/connections?page=1&name=gues")).json()["items"]
