@@ -56,7 +56,7 @@ export const consumerList = (view, path) => list(view, { path, key: "consumers."
   { label: "Prefetch", field: "prefetch_count", kind: "num", cell: row => number(row.prefetch_count) },
   { label: "Acknowledges", field: "ack_required", cell: row => row.ack_required ? "yes" : "automatic" },
   { label: "Exclusive", field: "exclusive", cell: row => row.exclusive ? "yes" : "" },
-  { label: "Arguments", cell: row => compact(row.arguments) },
+  { label: "Arguments", kind: "path", cell: row => compact(row.arguments) },
 ] });
 
 export function channels(view) {

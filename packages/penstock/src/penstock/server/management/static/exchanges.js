@@ -42,7 +42,7 @@ export function exchanges(view) {
       { label: "Virtual host", field: "vhost", cell: row => row.vhost },
       { label: "Type", field: "type", cell: row => row.type },
       { label: "Features", cell: flags },
-      { label: "Arguments", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
+      { label: "Arguments", kind: "path", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
     ],
   }));
 }
@@ -75,7 +75,7 @@ export function bindingList(view, path, key, title, sort) {
     { label: "From", field: "source", cell: row => place("exchange", row.vhost, row.source) },
     { label: "Routing key", field: "routing_key", cell: row => h("code", null, row.routing_key) },
     { label: "To", field: "destination", cell: row => [place(row.destination_type === "queue" ? "queue" : "exchange", row.vhost, row.destination), " ", pill(row.destination_type)] },
-    { label: "Arguments", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
+    { label: "Arguments", kind: "path", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
     { label: "", kind: "num", cell: row => row.source && button("Remove", () => unbind(row), "plain danger") },
   ] });
   return bindings;

@@ -56,7 +56,7 @@ export function subscriptions(view) {
   view.show(view.title("MQTT subscriptions"), list(view, {
     path: within(view, "/api/mqtt/subscriptions"), tools: [vhostFilter(view)], sort: "filter", placeholder: "Filter by topic or client id", empty: "No MQTT client subscribes",
     columns: [SUBSCRIPTION[0],
-      { label: "Client id", field: "client_id", cell: row => named(row.vhost, row.client_id) },
+      { label: "Client id", field: "client_id", kind: "name", cell: row => named(row.vhost, row.client_id) },
       { label: "User", field: "user", cell: row => row.user },
       { label: "Virtual host", field: "vhost", cell: row => row.vhost }, ...SUBSCRIPTION.slice(1)],
   }));

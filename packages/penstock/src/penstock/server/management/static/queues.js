@@ -61,7 +61,7 @@ export function streams(view) {
       { label: "Size", field: "bytes", kind: "num", cell: row => bytes(row.bytes) },
       { label: "Segments", field: "segments", kind: "num", cell: row => number(row.segments) },
       { label: "Consumers", field: "consumers", kind: "num", cell: row => number(row.consumers) },
-      { label: "Arguments", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
+      { label: "Arguments", kind: "path", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
     ],
   }));
 }
