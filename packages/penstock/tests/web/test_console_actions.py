@@ -545,7 +545,7 @@ def test_every_page_fits_and_can_be_read(
         sign_in(page)
         for place, title in PAGES.items():
             go(page, place, title)
-            expect(page.get_by_text("Loading…")).not_to_be_visible()
+            expect(page.get_by_text("Loading…").locator("visible=true")).to_have_count(0)
             assert page.evaluate("document.documentElement.scrollWidth") <= size[0], place
             assert faint(page) == [], place
             assert serious_findings(page) == [], place

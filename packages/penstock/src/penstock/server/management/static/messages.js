@@ -62,7 +62,7 @@ export function delayed(view) {
     watching.abort();
     watching = new AbortController();
     all.hidden = !id.value;
-    watch(`${path}?limit=100${id.value ? `&message_id=${part(id.value)}` : ""}`, 3, ({ waiting, messages: found }) => {
+    watch(`${path}?limit=100${id.value ? `&message_id=${part(id.value)}` : ""}`, id.value ? 30 : 3, ({ waiting, messages: found }) => {  // ids are searched in the log
       count.textContent = `${number(waiting)} wait; ${number(found.length)} shown`;
       rows.replaceChildren(table([["Due", row => time(row.due * 1000), "when"], ["Exchange", row => row.exchange || "(default)"], ["Routing key", row => h("code", null, row.routing_key)], ["Message id", row => row.message_id],
         ["Size", row => bytes(row.payload_bytes), "num"], ["", row => button("Cancel", () => cancel(row), "plain danger"), "num"]], found, id.value ? "No message with this id waits" : "No message waits"));

@@ -73,6 +73,7 @@ export function list(view, { path, columns, key = "", title = "", sort = "name",
     if (view.failed(error)) return;
     wrong.textContent = error.message;
     wrong.hidden = false;
+    none.hidden = true;
   }
 
   const filters = h("div", { class: "filters", hidden: few }, filter, h("label", { class: "check" }, regex, "Regex"), h("span", { class: "space" }), few ? [] : tools);
