@@ -143,14 +143,6 @@ class DueTimes:
     def pop(self) -> None:
         heappop(self._current)
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        """All, in no order."""
-        for each in self._current:
-            yield each >> _OFFSET_BITS, each & _OFFSET_MASK
-        for minute, bucket in list(self._minutes.items()):
-            for each in bucket:
-                yield minute * _MINUTE + (each >> _OFFSET_BITS), each & _OFFSET_MASK
-
 
 class DelayedMessages:
     """The messages of a virtual host, or of one exchange, that wait."""
