@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from aio_pika import Message
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
 from penstock.client import connect
@@ -26,8 +28,22 @@ async def test_a_connection_is_shown(api: httpx.AsyncClient, amqp: AbstractConne
     assert row["state"] == "running"
     assert row["protocol"] == "AMQP 0-9-1"
     assert row["peer_host"] == row["host"] == "127.0.0.1"
-    assert (await api.get(f"/connections/{quote(row['name'], safe='')}")).json() == row
-    assert (await api.get("/vhosts/%2F/connections")).json() == [row]
+    for path in (f"/connections/{quote(row['name'], safe='')}", "/vhosts/%2F/connections"):
+        found = (await api.get(path)).json()
+        assert (found[0] if isinstance(found, list) else found).keys() == row.keys()
+
+
+async def test_traffic_and_age_of_a_connection_are_shown(
+    api: httpx.AsyncClient, amqp: AbstractConnection
+) -> None:
+    [row] = (await api.get("/connections")).json()
+    assert row["connected_at"] == pytest.approx(time.time() * 1000, abs=600_000)
+    assert row["recv_oct"] > 100
+    assert row["send_oct"] > 100
+    channel = await amqp.channel()
+    await channel.default_exchange.publish(Message(b"x" * 100_000), "nowhere", mandatory=False)
+    path = f"/connections/{quote(row['name'], safe='')}?columns=recv_oct"
+    assert (await api.get(path)).json()["recv_oct"] > row["recv_oct"] + 100_000
 
 
 async def test_channels_and_consumers_are_shown(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from penstock.broker.connection_registry import SocketTerminal, connection_traffic
 from penstock.broker.host import ClientConnection
 from penstock.core.errors import NotFound
 from penstock.core.units import parse_count
@@ -27,12 +28,16 @@ CONSUMER_NAMES: Final = ("consumer_tag", "queue.name", "channel_details.connecti
 def describe_connection(call: ApiCall, client: ClientConnection) -> Row:
     described = client.describe()
     host, _, port = client.name.rpartition(" -> ")[2].rpartition(":")
+    received, sent = connection_traffic(cast(SocketTerminal, client))
     return {
         "node": node_name(call.broker),
         "type": "network",
         "host": host,
         "port": parse_count(port) or 0,
         "user_who_performed_action": described["user"],
+        "connected_at": int(call.broker.clients.get(client, 0) * 1000),
+        "recv_oct": received,
+        "send_oct": sent,
         **described,
     }
 
