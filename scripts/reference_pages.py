@@ -18,7 +18,6 @@ from penstock.cli.errors import EXIT_STATUS, INTERRUPTED
 from penstock.core import errors
 from penstock.core.metrics import METRICS
 from penstock.core.settings_model import field_default, field_descriptions
-from penstock.server.management.api_description import handler_summary
 from penstock.server.management.http import error_status
 from penstock.server.management.metrics import QUEUE_METRICS
 from penstock.server.management.server import ROUTES
@@ -83,9 +82,10 @@ def management_api() -> str:
     """Every call of the management API."""
     lines = ["# Management API", "", _MADE]
     lines += [
-        "The calls are RabbitMQ's where it has them. `V` is a virtual host, percent-encoded: `%2F`",
-        "for `/`. The level is the least tag that the user needs; the permissions of the virtual",
-        "host apply as well. [Management](../management.md) describes the API with examples.",
+        "The calls are RabbitMQ's where it has them. Names in braces stand for percent-encoded",
+        "text: the virtual host `/` is `%2F`. The level is the least tag that the user needs; the",
+        "permissions in the virtual host apply as well. [Management](../management.md) describes",
+        "the API with examples.",
         "",
         "| method | path | level | what it does |",
         "|---|---|---|---|",
@@ -94,9 +94,7 @@ def management_api() -> str:
         if not route.path.startswith(("/api/", "/metrics")):
             continue
         level = route.level.name.lower()
-        lines.append(
-            f"| {route.method} | `{route.path}` | {level} | {_cell(handler_summary(route))} |"
-        )
+        lines.append(f"| {route.method} | `{route.path}` | {level} | {_cell(route.summary)} |")
     return "\n".join(lines) + "\n"
 
 

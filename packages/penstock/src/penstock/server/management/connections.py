@@ -91,16 +91,19 @@ def consumers_of(
 
 
 async def list_connections(call: ApiCall) -> HttpResponse:
+    """List open connections: all, or those of a virtual host."""
     vhost = call.vhost.name if "vhost" in call.names else None
     rows = (describe_connection(call, client) for client in clients(call, vhost))
     return await list_response(call, rows, CONNECTION_NAMES)
 
 
 async def get_connection(call: ApiCall) -> HttpResponse:
+    """Describe a connection."""
     return item_response(call, describe_connection(call, client_named(call)))
 
 
 async def delete_connection(call: ApiCall) -> HttpResponse:
+    """Close a connection; the header `X-Reason` gives the reason that the client receives."""
     reason = call.request.headers.get("x-reason", "Closed via management plugin")
     client_named(call).end(reason)
     call.done()
@@ -113,11 +116,13 @@ def _of_user(call: ApiCall) -> list[ClientConnection]:
 
 
 async def list_connections_of_user(call: ApiCall) -> HttpResponse:
+    """List the open connections of a user."""
     rows = (describe_connection(call, client) for client in _of_user(call))
     return await list_response(call, rows, CONNECTION_NAMES)
 
 
 async def delete_connections_of_user(call: ApiCall) -> HttpResponse:
+    """Close all connections of a user."""
     reason = call.request.headers.get("x-reason", "Closed via management plugin")
     for client in _of_user(call):
         client.end(reason)
@@ -126,10 +131,12 @@ async def delete_connections_of_user(call: ApiCall) -> HttpResponse:
 
 
 async def list_channels_of(call: ApiCall) -> HttpResponse:
+    """List the channels of a connection."""
     return await list_response(call, channels_of(call, client_named(call)), CHANNEL_NAMES)
 
 
 async def list_channels(call: ApiCall) -> HttpResponse:
+    """List open channels: all, or those of a virtual host."""
     vhost = call.vhost.name if "vhost" in call.names else None
     every = (row for client in clients(call, vhost) for row in channels_of(call, client))
     return await list_response(call, every, CHANNEL_NAMES)
@@ -150,6 +157,7 @@ def _consumers_of_channel(call: ApiCall, client: ClientConnection) -> Iterator[R
 
 
 async def get_channel(call: ApiCall) -> HttpResponse:
+    """Describe a channel and its consumers."""
     client, channel = _channel(call)
     if is_wanted(call, "consumer_details"):
         channel["consumer_details"] = list(_consumers_of_channel(call, client))
@@ -157,15 +165,18 @@ async def get_channel(call: ApiCall) -> HttpResponse:
 
 
 async def list_consumers_of_channel(call: ApiCall) -> HttpResponse:
+    """List the consumers of a channel."""
     client, _ = _channel(call)
     return await list_response(call, _consumers_of_channel(call, client), CONSUMER_NAMES)
 
 
 async def list_consumers_of_connection(call: ApiCall) -> HttpResponse:
+    """List the consumers of a connection."""
     return await list_response(call, consumers_of(call, client_named(call)), CONSUMER_NAMES)
 
 
 async def list_consumers(call: ApiCall) -> HttpResponse:
+    """List consumers: all, or those of a virtual host."""
     allowed = {vhost.name for vhost in call.vhosts()}
     every = (
         row

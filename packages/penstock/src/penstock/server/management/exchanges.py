@@ -37,15 +37,18 @@ def _describe(exchange: Exchange) -> Row:
 
 
 async def list_exchanges(call: ApiCall) -> HttpResponse:
+    """List exchanges: all, or those of a virtual host."""
     exchanges = [one for vhost in call.vhosts() for one in vhost.exchanges.values()]
     return await named_list_response(call, exchanges, _describe)
 
 
 async def get_exchange(call: ApiCall) -> HttpResponse:
+    """Describe an exchange."""
     return item_response(call, {**_describe(call.exchange), "incoming": [], "outgoing": []})
 
 
 async def put_exchange(call: ApiCall) -> HttpResponse:
+    """Declare an exchange: `type`, `durable`, `auto_delete`, `internal`, `arguments`."""
     body = await call.body()
     vhost, name, arguments = call.vhost, call.exchange_name, table_field(body, "arguments")
     call.access.check("configure", "exchange", name)
@@ -66,6 +69,7 @@ async def put_exchange(call: ApiCall) -> HttpResponse:
 
 
 async def delete_exchange(call: ApiCall) -> HttpResponse:
+    """Delete an exchange; with `if-unused=true` only if it has no bindings."""
     vhost, name = call.vhost, call.exchange_name
     call.access.check("configure", "exchange", name)
     if name not in vhost.exchanges:
@@ -76,6 +80,7 @@ async def delete_exchange(call: ApiCall) -> HttpResponse:
 
 
 async def bindings_from(call: ApiCall) -> HttpResponse:
+    """List the bindings of which an exchange is the source."""
     vhost, exchange = call.vhost, call.exchange
     bindings = (
         list(exchange.bindings)
@@ -87,6 +92,7 @@ async def bindings_from(call: ApiCall) -> HttpResponse:
 
 
 async def bindings_to(call: ApiCall) -> HttpResponse:
+    """List the bindings of which an exchange is the destination."""
     return await list_bindings_to(call, call.exchange)
 
 
@@ -127,6 +133,7 @@ def _binding_rows(call: ApiCall) -> Iterator[Row]:
 
 
 async def list_bindings(call: ApiCall) -> HttpResponse:
+    """List bindings: all, or those of a virtual host."""
     return await list_response(call, _binding_rows(call), BINDING_NAMES)
 
 
@@ -172,12 +179,14 @@ def _check(
 
 
 async def list_between(call: ApiCall) -> HttpResponse:
+    """List the bindings between an exchange and a queue (`q`) or an exchange (`e`)."""
     return await list_response(
         call, (describe_binding(call.vhost.name, binding) for binding in _between(call))
     )
 
 
 async def post_binding(call: ApiCall) -> HttpResponse:
+    """Bind a queue or an exchange: `routing_key`, `arguments`."""
     body = await call.body()
     source, destination = _ends(call)
     key, arguments = text_field(body, "routing_key"), table_field(body, "arguments")
@@ -194,10 +203,12 @@ async def post_binding(call: ApiCall) -> HttpResponse:
 
 
 async def get_binding(call: ApiCall) -> HttpResponse:
+    """Describe a binding; `properties` is its `properties_key`."""
     return item_response(call, describe_binding(call.vhost.name, _named(call)))
 
 
 async def delete_binding(call: ApiCall) -> HttpResponse:
+    """Remove a binding."""
     binding = _named(call)
     _check(call, binding.source, binding.destination, binding.key, binding.arguments)
     call.vhost.unbind(binding.source, binding.destination, binding.key, binding.arguments)

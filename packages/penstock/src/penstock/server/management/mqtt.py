@@ -135,11 +135,13 @@ def _key(topic: str) -> str:
 
 
 async def list_sessions(call: ApiCall) -> HttpResponse:
+    """List MQTT sessions with their subscriptions: all, or those of a virtual host."""
     describe = partial(_describe, with_subscriptions=is_wanted(call, "subscriptions"))
     return await named_list_response(call, await _sessions(call), describe)
 
 
 async def get_session(call: ApiCall) -> HttpResponse:
+    """Describe the MQTT session of a client id, with its subscriptions."""
     for session in await _sessions(call):
         if session.name == call.name:
             with_subscriptions = is_wanted(call, "subscriptions")
@@ -148,7 +150,7 @@ async def get_session(call: ApiCall) -> HttpResponse:
 
 
 async def list_subscriptions(call: ApiCall) -> HttpResponse:
-    """Of all sessions, or of the `client_id` in the query."""
+    """List the subscriptions of MQTT clients, or of the `client_id` in the query."""
     client_id = call.request.query.get("client_id")
     sessions = await _sessions(call)
     rows = (
@@ -176,7 +178,7 @@ def _may(call: ApiCall, kind: str, topic: str) -> bool:
 
 
 async def list_retained(call: ApiCall) -> HttpResponse:
-    """Topics that match the filter in the query (`#`), without their payloads."""
+    """List the topics with a retained message that match the query parameter `filter`."""
     vhost = call.vhost
     call.access.check("read", "exchange", call.broker.settings.mqtt.exchange)
     pattern = topic_to_routing_key(call.request.query.get("filter", "#").encode())
@@ -195,6 +197,7 @@ async def list_retained(call: ApiCall) -> HttpResponse:
 
 
 async def get_retained(call: ApiCall) -> HttpResponse:
+    """The retained message of a topic."""
     call.access.check("read", "exchange", call.broker.settings.mqtt.exchange)
     message = None
     if _may(call, "read", call.names["topic"]):
@@ -205,6 +208,7 @@ async def get_retained(call: ApiCall) -> HttpResponse:
 
 
 async def delete_retained(call: ApiCall) -> HttpResponse:
+    """Delete the retained message of a topic."""
     exchange, topic = call.broker.settings.mqtt.exchange, call.names["topic"]
     call.access.check("write", "exchange", exchange)
     call.access.check_topic("write", exchange, _key(topic))

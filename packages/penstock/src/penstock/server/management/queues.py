@@ -78,11 +78,13 @@ def describe_queue(call: ApiCall, queue: Queue) -> Row:
 
 
 async def list_queues(call: ApiCall) -> HttpResponse:
+    """List queues and streams: all, or those of a virtual host."""
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
     return await named_list_response(call, queues, partial(describe_queue, call))
 
 
 async def get_queue(call: ApiCall) -> HttpResponse:
+    """Describe a queue or stream and its consumers."""
     row = {**describe_queue(call, call.queue), "incoming": [], "deliveries": []}
     if is_wanted(call, "consumer_details"):
         row["consumer_details"] = [row async for row in iterate_in_slices(_consumers(call))]
@@ -96,10 +98,12 @@ def _consumers(call: ApiCall) -> Iterator[Row]:
 
 
 async def list_queue_consumers(call: ApiCall) -> HttpResponse:
+    """List the consumers of a queue or stream."""
     return await list_response(call, _consumers(call), CONSUMER_NAMES)
 
 
 async def put_queue(call: ApiCall) -> HttpResponse:
+    """Declare a queue or stream: `durable`, `auto_delete`, `arguments`."""
     body = await call.body()
     vhost, name, arguments = call.vhost, call.name, table_field(body, "arguments")
     call.access.check("configure", "queue", name)
@@ -117,6 +121,7 @@ async def put_queue(call: ApiCall) -> HttpResponse:
 
 
 async def delete_queue(call: ApiCall) -> HttpResponse:
+    """Delete a queue or stream; with `if-empty=true`, `if-unused=true` only then."""
     vhost, name = call.vhost, call.name
     call.access.check("configure", "queue", name)
     _existing(vhost, name)
@@ -132,13 +137,14 @@ def _existing(vhost: VirtualHost, name: str) -> None:
 
 
 async def queue_action(call: ApiCall) -> HttpResponse:
-    """RabbitMQ's actions are about mirrors of classic queues."""
+    """Refused: RabbitMQ's actions concern mirrors of classic queues."""
     _existing(call.vhost, call.name)
     action = text_field(await call.body(), "action")
     raise bad_request(f"unsupported action {action!r}: classic queues have no mirrors here")
 
 
 async def purge_queue(call: ApiCall) -> HttpResponse:
+    """Purge a queue: delete its ready messages."""
     call.access.check("read", "queue", call.name)
     call.vhost.queue(call.name, call).purge()
     call.done()
@@ -146,6 +152,7 @@ async def purge_queue(call: ApiCall) -> HttpResponse:
 
 
 async def list_queue_bindings(call: ApiCall) -> HttpResponse:
+    """List the bindings of a queue."""
     return await list_bindings_to(call, call.queue)
 
 
@@ -177,12 +184,14 @@ def _may_read(call: ApiCall, stream: Stream) -> bool:
 
 
 async def list_streams(call: ApiCall) -> HttpResponse:
+    """List the streams that the user may read, with their offsets."""
     if "vhost" in call.request.query:
         call = call.within(call.request.query["vhost"])
     return await list_response(call, _stream_rows(call))
 
 
 async def get_stream(call: ApiCall) -> HttpResponse:
+    """Describe a stream; with `from`, `to` or `timestamp`, its messages as an Arrow IPC stream."""
     query = call.request.query
     call = call.within(query.get("vhost", call.broker.settings.default_vhost))
     call.access.check("read", "queue", call.name)

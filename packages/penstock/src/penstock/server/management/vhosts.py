@@ -52,10 +52,12 @@ def _visible(call: ApiCall) -> list[VirtualHost]:
 
 
 async def list_vhosts(call: ApiCall) -> HttpResponse:
+    """List virtual hosts."""
     return await list_response(call, (describe_vhost(call, vhost) for vhost in _visible(call)))
 
 
 async def get_vhost(call: ApiCall) -> HttpResponse:
+    """Describe a virtual host."""
     vhost = call.broker.vhosts.get(call.name)
     if vhost is None:
         raise NotFound(f"no vhost '{call.name}'")
@@ -65,7 +67,7 @@ async def get_vhost(call: ApiCall) -> HttpResponse:
 
 
 async def put_vhost(call: ApiCall) -> HttpResponse:
-    """The user gets full permissions on a new virtual host, as in RabbitMQ."""
+    """Create a virtual host, or change it; the user gets all permissions on a new one."""
     body = await call.body()
     broker = call.broker
     is_new = call.name not in broker.vhosts
@@ -89,6 +91,7 @@ async def put_vhost(call: ApiCall) -> HttpResponse:
 
 
 async def delete_vhost(call: ApiCall) -> HttpResponse:
+    """Delete a virtual host with its queues, exchanges and permissions."""
     broker = call.broker
     broker.delete_vhost(call.name)
     call.done()
