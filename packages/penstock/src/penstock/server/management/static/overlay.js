@@ -73,7 +73,7 @@ export function overlay(view) {
     });
     picture.replaceChildren(...lines, ...nodes);
     if (focused) picture.querySelector(`[data-broker="${CSS.escape(focused)}"]`)?.focus();
-    summary.textContent = `${brokers.length} brokers, ${links.length} links`;
+    summary.textContent = `${brokers.length} ${brokers.length === 1 ? "broker" : "brokers"}, ${links.length} ${links.length === 1 ? "link" : "links"}`;
   }
 
   const command = (broker, text, other) => view.run("Sent", () => ask("POST", "/api/overlay", { broker, command: text, ...(other ? { other } : {}) }));
