@@ -11,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from penstock.broker.contract import Binding, Exchange, Queue
-from penstock.broker.vhost import VirtualHost
 from penstock.core.errors import NotFound
 from penstock.server.management.api_call import (
     DEFAULT_EXCHANGE,
@@ -22,24 +21,30 @@ from penstock.server.management.api_call import (
     text_field,
 )
 from penstock.server.management.http import CREATED, NO_CONTENT, HttpResponse
-from penstock.server.management.list_query import Row, item_response, list_response
+from penstock.server.management.list_query import (
+    Row,
+    item_response,
+    list_response,
+    named_list_response,
+)
+
+#: What the parameter `name` of lists of bindings is looked for in.
+BINDING_NAMES: Final = ("source", "routing_key", "destination")
 
 
-def _rows(call: ApiCall) -> Iterator[Row]:
-    for vhost in call.vhosts():
-        for exchange in list(vhost.exchanges.values()):
-            yield {**exchange.describe(), "user_who_performed_action": ""}
+def _describe(exchange: Exchange) -> Row:
+    return {**exchange.describe(), "user_who_performed_action": ""}
 
 
 async def list_exchanges(call: ApiCall) -> HttpResponse:
     """List exchanges: all, or those of a virtual host."""
-    return await list_response(call, _rows(call))
+    exchanges = [one for vhost in call.vhosts() for one in vhost.exchanges.values()]
+    return await named_list_response(call, exchanges, _describe)
 
 
 async def get_exchange(call: ApiCall) -> HttpResponse:
     """Describe an exchange."""
-    described = {**call.exchange.describe(), "user_who_performed_action": ""}
-    return item_response(call, {**described, "incoming": [], "outgoing": []})
+    return item_response(call, {**_describe(call.exchange), "incoming": [], "outgoing": []})
 
 
 async def put_exchange(call: ApiCall) -> HttpResponse:
@@ -77,23 +82,18 @@ async def delete_exchange(call: ApiCall) -> HttpResponse:
 async def bindings_from(call: ApiCall) -> HttpResponse:
     """List the bindings of which an exchange is the source."""
     vhost, exchange = call.vhost, call.exchange
-    if not exchange.name:
-        return await list_response(
-            call,
-            (
-                row
-                for queue in vhost.queues.values()
-                for row in bindings_to_destination(vhost, queue)[:1]
-            ),
-        )
-    return await list_response(
-        call, (describe_binding(vhost.name, binding) for binding in list(exchange.bindings))
+    bindings = (
+        list(exchange.bindings)
+        if exchange.name
+        else [Binding("", queue, queue.name) for queue in vhost.queues.values()]
     )
+    rows = (describe_binding(vhost.name, binding) for binding in bindings)
+    return await list_response(call, rows, BINDING_NAMES)
 
 
 async def bindings_to(call: ApiCall) -> HttpResponse:
     """List the bindings of which an exchange is the destination."""
-    return await list_response(call, bindings_to_destination(call.vhost, call.exchange))
+    return await list_bindings_to(call, call.exchange)
 
 
 def properties_key(binding: Binding) -> str:
@@ -115,12 +115,13 @@ def describe_binding(vhost: str, binding: Binding) -> Row:
     }
 
 
-def bindings_to_destination(vhost: VirtualHost, destination: Queue | Exchange) -> list[Row]:
-    """The bindings of a destination; a queue's first is the one it was born with."""
-    rows = [describe_binding(vhost.name, binding) for binding in vhost.bindings_of(destination)]
+async def list_bindings_to(call: ApiCall, destination: Queue | Exchange) -> HttpResponse:
+    """A queue's first is the one it was born with."""
+    bindings = call.vhost.bindings_of(destination)
     if destination.kind == "queue":
-        rows.insert(0, describe_binding(vhost.name, Binding("", destination, destination.name)))
-    return rows
+        bindings.insert(0, Binding("", destination, destination.name))
+    rows = (describe_binding(call.vhost.name, binding) for binding in bindings)
+    return await list_response(call, rows, BINDING_NAMES)
 
 
 def _binding_rows(call: ApiCall) -> Iterator[Row]:
@@ -133,7 +134,7 @@ def _binding_rows(call: ApiCall) -> Iterator[Row]:
 
 async def list_bindings(call: ApiCall) -> HttpResponse:
     """List bindings: all, or those of a virtual host."""
-    return await list_response(call, _binding_rows(call))
+    return await list_response(call, _binding_rows(call), BINDING_NAMES)
 
 
 def _ends(call: ApiCall) -> tuple[str, Queue | Exchange]:

@@ -11,6 +11,9 @@ from penstock.server.management.http import NO_CONTENT, HttpResponse
 from penstock.server.management.list_query import Row, item_response, list_response
 from penstock.server.management.overview import node_name
 
+#: What the parameter `name` of lists of links is looked for in.
+LINK_NAMES: Final = ("upstream", "exchange", "queue")
+
 
 def _shovel_rows(call: ApiCall) -> Iterator[Row]:
     vhosts = {vhost.name for vhost in call.vhosts()}
@@ -54,12 +57,12 @@ def _link_rows(call: ApiCall, *, down: bool = False) -> Iterator[Row]:
 
 async def list_links(call: ApiCall) -> HttpResponse:
     """List the federation links and their states: all, or those of a virtual host."""
-    return await list_response(call, _link_rows(call))
+    return await list_response(call, _link_rows(call), LINK_NAMES)
 
 
 async def list_links_down(call: ApiCall) -> HttpResponse:
     """List the federation links that are not running: all, or those of a virtual host."""
-    return await list_response(call, _link_rows(call, down=True))
+    return await list_response(call, _link_rows(call, down=True), LINK_NAMES)
 
 
 async def restart_link(call: ApiCall) -> HttpResponse:

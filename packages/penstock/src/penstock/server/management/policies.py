@@ -78,7 +78,7 @@ def _policy_routes(path: str, operator: bool, level: AccessLevel) -> Iterator[Ap
             for vhost in call.vhosts()
             for policy in vhost.policies.all(operator=operator)
         )
-        return await list_response(call, rows)
+        return await list_response(call, rows, ("name", "pattern"))
 
     async def get_policy(call: ApiCall) -> HttpResponse:
         return item_response(call, _policy_row(call.vhost, _find(call, operator)))
@@ -224,7 +224,7 @@ def _parameter_rows(call: ApiCall) -> Iterator[Row]:
 
 async def list_parameters(call: ApiCall) -> HttpResponse:
     """List parameters: all, those of a component, or of a component in a virtual host."""
-    return await list_response(call, _parameter_rows(call))
+    return await list_response(call, _parameter_rows(call), ("name", "component"))
 
 
 def _parameter(call: ApiCall) -> Row:

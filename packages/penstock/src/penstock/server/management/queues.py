@@ -26,14 +26,16 @@ from penstock.server.management.api_call import (
     ApiCall,
     ApiRoute,
     flag_field,
+    iterate_in_slices,
     table_field,
     text_field,
 )
-from penstock.server.management.connections import consumers_of
-from penstock.server.management.exchanges import bindings_to_destination
+from penstock.server.management.connections import CONSUMER_NAMES, consumers_of
+from penstock.server.management.exchanges import list_bindings_to
 from penstock.server.management.http import CREATED, NO_CONTENT, ApiError, HttpResponse, bad_request
 from penstock.server.management.list_query import (
     Row,
+    is_wanted,
     item_response,
     list_response,
     named_list_response,
@@ -83,17 +85,21 @@ async def list_queues(call: ApiCall) -> HttpResponse:
 
 async def get_queue(call: ApiCall) -> HttpResponse:
     """Describe a queue or stream and its consumers."""
-    queue = call.queue
-    consumers = [
-        row
-        for client in list(call.broker.clients)
-        for row in consumers_of(call, client)
-        if row["queue"] == {"name": queue.name, "vhost": call.vhost.name}
-    ]
-    row = describe_queue(call, queue)
-    return item_response(
-        call, {**row, "consumer_details": consumers, "incoming": [], "deliveries": []}
-    )
+    row = {**describe_queue(call, call.queue), "incoming": [], "deliveries": []}
+    if is_wanted(call, "consumer_details"):
+        row["consumer_details"] = [row async for row in iterate_in_slices(_consumers(call))]
+    return item_response(call, row)
+
+
+def _consumers(call: ApiCall) -> Iterator[Row]:
+    queue = {"name": call.queue.name, "vhost": call.vhost.name}
+    for client in list(call.broker.clients):
+        yield from consumers_of(call, client, lambda row: bool(row["queue"] == queue))
+
+
+async def list_queue_consumers(call: ApiCall) -> HttpResponse:
+    """List the consumers of a queue or stream."""
+    return await list_response(call, _consumers(call), CONSUMER_NAMES)
 
 
 async def put_queue(call: ApiCall) -> HttpResponse:
@@ -147,7 +153,7 @@ async def purge_queue(call: ApiCall) -> HttpResponse:
 
 async def list_queue_bindings(call: ApiCall) -> HttpResponse:
     """List the bindings of a queue."""
-    return await list_response(call, bindings_to_destination(call.vhost, call.queue))
+    return await list_bindings_to(call, call.queue)
 
 
 def describe_stream(stream: Stream) -> Row:
@@ -336,6 +342,7 @@ routes: Final = (
     ApiRoute("DELETE", f"{_PATH}/contents", purge_queue),
     ApiRoute("POST", f"{_PATH}/actions", queue_action),
     ApiRoute("GET", f"{_PATH}/bindings", list_queue_bindings),
+    ApiRoute("GET", f"{_PATH}/consumers", list_queue_consumers),
     ApiRoute("GET", "/api/streams", list_streams, AccessLevel.USER),
     ApiRoute("GET", "/api/streams/{name}", get_stream, AccessLevel.USER),
 )

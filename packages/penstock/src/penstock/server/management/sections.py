@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -87,7 +86,6 @@ class SectionProcess:
             "data": str(broker.data),
             "broker": local("amqp"),
             "management": local("http"),
-            "database": os.environ.get("PENSTOCK_DATABASE"),
         }
         module = "penstock.server.management.section_process"
         process = self._process = await asyncio.create_subprocess_exec(

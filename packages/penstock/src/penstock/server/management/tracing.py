@@ -85,7 +85,7 @@ async def list_timelines(call: ApiCall) -> HttpResponse:
             if wanted.accepts(timeline):
                 yield describe_timeline(timeline)
 
-    return await list_response(call, rows(), "routing_key")
+    return await list_response(call, rows(), ("routing_key",))
 
 
 async def get_timeline(call: ApiCall) -> HttpResponse:

@@ -102,7 +102,7 @@ def _permissions(call: ApiCall, kind: str = "permissions") -> Iterable[Row]:
 
 async def list_permissions(call: ApiCall) -> HttpResponse:
     """List permissions: all, or those of a user or a virtual host."""
-    return await list_response(call, _permissions(call))
+    return await list_response(call, _permissions(call), ("user", "vhost"))
 
 
 async def get_permissions(call: ApiCall) -> HttpResponse:
@@ -149,7 +149,8 @@ async def delete_permissions(call: ApiCall) -> HttpResponse:
 
 async def list_topic_permissions(call: ApiCall) -> HttpResponse:
     """List topic permissions: all, or those of a user or a virtual host."""
-    return await list_response(call, _permissions(call, "topic_permissions"))
+    rows = _permissions(call, "topic_permissions")
+    return await list_response(call, rows, ("user", "vhost", "exchange"))
 
 
 async def get_topic_permissions(call: ApiCall) -> HttpResponse:
