@@ -394,6 +394,8 @@ def test_a_badge_is_embedded_if_the_business_allows_it(browser: Browser, site: S
         until(lambda: "Quiet" in page.request.get("/badge/7.svg").text() or None)
         german = page.request.get("/badge/7.svg", headers={"accept-language": "de-AT,de;q=0.9"})
         assert "Ruhig" in german.text()
+        until(lambda: "<img" in page.request.get("/v1/hives?limit=48&sort=name").text() or None)
+        until(lambda: "&lt;img" in page.request.get("/").text() or None)
         for path in ("/", "/#/hive/7", "/#/map/7"):  # a hostile name is text everywhere
             page.goto(path)
             expect(page.get_by_text(HOSTILE).first).to_be_visible()
