@@ -1,9 +1,9 @@
 """When forecasts are due, and their publication to PostgreSQL.
 
 A hive is due from 02:00 local time until it has a forecast made that day, and at once for its first
-forecast, once a day with data is over. A failed night is still due. Hives of one zone are forecast together; the model learns
-from all hives. A forecast and its verdict are stored in one transaction; earlier forecasts are kept
-to be scored.
+forecast, once a day with data is over. A failed night is still due. Hives of one zone are forecast
+together; the model learns from all hives. A forecast and its verdict are stored in one transaction;
+earlier forecasts are kept to be scored.
 """
 
 from __future__ import annotations
