@@ -75,7 +75,7 @@ class SteadyMqttClient:
         self.paho.on_connect = self._on_connect
         self._history = history
         self._connected = threading.Event()
-        self._has_session = False
+        self.has_session = False  #: the broker has to know it
 
     @contextmanager
     def connected(self, member: MemberProcess) -> Iterator[paho.Client]:
@@ -93,9 +93,8 @@ class SteadyMqttClient:
     def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _: Any) -> None:
         if reason.is_failure:
             return
-        if self._has_session and not flags.session_present:
+        if self.has_session and not flags.session_present:
             self._history.lost_sessions.append(self.paho._client_id.decode())
-        self._has_session = True
         self._connected.set()
 
 
@@ -128,6 +127,7 @@ class Workload:
         with self._subscriber.connected(leader) as client:
             client.subscribe([("t", 1), ("once", 2)])
             assert subscribed.wait(ATTEMPT_SECONDS), "no SUBACK"
+            self._subscriber.has_session = True
 
     def __enter__(self) -> Self:
         for run in (
@@ -218,23 +218,21 @@ class Workload:
 
         def attempt(member: Any) -> None:
             with self._publisher.connected(member) as client:
-                self._finish_publishing(client)
                 while not self._stop.is_set():
-                    client._last_mid = 0
-                    client.publish("once", f"once-{next(numbers)}", qos=2)
-                    self._finish_publishing(client)
-                    time.sleep(0.02)
+                    if not client._out_messages:  # else it continues what it had begun
+                        client._last_mid = 0
+                        self._once = f"once-{next(numbers)}"
+                        client.publish("once", self._once, qos=2)
+                    deadline = time.monotonic() + ATTEMPT_SECONDS
+                    while client._out_messages:
+                        if time.monotonic() > deadline:
+                            raise TimeoutError("no PUBCOMP")
+                        time.sleep(0.01)
+                    text = f"session-{self._once}"
+                    self.history.confirm("session", text, None, time.monotonic())
+                    self._publisher.has_session = True
 
         self._attempts(attempt)
-
-    def _finish_publishing(self, client: paho.Client) -> None:
-        """The message in flight, if there is one; it may be from an earlier connection."""
-        for message in list(client._out_messages.values()):
-            message.info.wait_for_publish(ATTEMPT_SECONDS)
-            if not message.info.is_published():
-                raise TimeoutError("no PUBCOMP")
-            text = f"session-{message.payload.decode()}"
-            self.history.confirm("session", text, None, time.monotonic())
 
     def _publish_amqp10(self) -> None:
         numbers = count(1)
