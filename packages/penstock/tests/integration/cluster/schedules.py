@@ -218,6 +218,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="The first seed of a new file.")
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the members end with it
     results: Path = options.results
     done = results.read_text().splitlines() if results.exists() else []
     seed = int(done[-1].split()[0]) + 1 if done else options.seed

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import paho.mqtt.client as paho
 import pika
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState
 from pika.adapters.blocking_connection import BlockingChannel
 from proton import Described, symbol
 from proton import Message as ProtonMessage
@@ -61,7 +61,7 @@ def proton_connection(member: MemberProcess) -> Iterator[ProtonConnection]:
 
 
 def leader_of(properties: Any) -> Leader:
-    return Leader(properties["cluster_epoch"], properties["cluster_member"])
+    return Leader(int(properties["cluster_epoch"]), str(properties["cluster_member"]))
 
 
 class SteadyMqttClient:
@@ -80,6 +80,10 @@ class SteadyMqttClient:
     @contextmanager
     def connected(self, member: MemberProcess) -> Iterator[paho.Client]:
         self._connected.clear()
+        for message in self.paho._out_messages.values():
+            # After two connections in a row that fail, paho would publish it again.
+            if message.state == MessageState.MQTT_MS_RESEND_PUBREL:
+                message.state = MessageState.MQTT_MS_WAIT_FOR_PUBCOMP
         self.paho.connect(member.host, member.mqtt, keepalive=3)
         self.paho.loop_start()
         try:
