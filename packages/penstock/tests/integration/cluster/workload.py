@@ -69,7 +69,9 @@ class SteadyMqttClient:
     QoS 2 where they were."""
 
     def __init__(self, name: str, history: History) -> None:
-        self.paho = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=False)
+        self.paho = paho.Client(
+            CallbackAPIVersion.VERSION2, name, clean_session=False, reconnect_on_failure=False
+        )
         self.paho.username_pw_set(USER, USER)
         self.paho.connect_timeout = ATTEMPT_SECONDS
         self.paho.on_connect = self._on_connect
