@@ -197,7 +197,10 @@ class Workload:
         numbers = count(1)
 
         def attempt(member: Any) -> None:
-            client = paho.Client(CallbackAPIVersion.VERSION2, client_id="publisher")
+            # If it reconnected, it would publish twice what was not acknowledged.
+            client = paho.Client(
+                CallbackAPIVersion.VERSION2, "publisher", reconnect_on_failure=False
+            )
             client.username_pw_set(USER, USER)
             client.connect_timeout = ATTEMPT_SECONDS
             client.connect(member.host, member.mqtt, keepalive=3)
