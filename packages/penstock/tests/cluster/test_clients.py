@@ -77,8 +77,12 @@ async def test_clients_of_one_name_reconnect_after_a_failover(
     subscriber.reconnect_delay_set(1, 1)
     subscribed = asyncio.Event()
     loop = asyncio.get_running_loop()
-    subscriber.on_subscribe = lambda *_: loop.call_soon_threadsafe(subscribed.set)
-    subscriber.on_message = lambda _client, _data, one: received["mqtt"].append(one.payload)
+
+    def on_subscribe(*_: Any) -> None:
+        loop.call_soon_threadsafe(subscribed.set)
+
+    subscriber.on_subscribe = on_subscribe
+    subscriber.on_message = lambda _client, _data, one: received["mqtt"].append(bytes(one.payload))
     leader = member_at("127.0.0.1", ports, tmp_path / "leader")
     async with leader, contextlib.AsyncExitStack() as stack:
         await until(lambda: leader.leads)

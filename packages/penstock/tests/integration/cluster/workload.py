@@ -60,6 +60,11 @@ def proton_connection(member: MemberProcess) -> Iterator[ProtonConnection]:
         connection.close()
 
 
+def text_of(message: ProtonMessage) -> str:
+    assert isinstance(message.body, bytes)
+    return message.body.decode()
+
+
 def leader_of(properties: Any) -> Leader:
     return Leader(int(properties["cluster_epoch"]), str(properties["cluster_member"]))
 
@@ -252,7 +257,8 @@ class Workload:
                     queue: connection.create_sender(f"/queues/{queue}", name=queue)
                     for queue in ("proton", "proton-work")
                 }
-                leader = leader_of(connection.conn.remote_properties)
+                opened: Any = connection.conn
+                leader = leader_of(opened.remote_properties)
                 while not self._stop.is_set():
                     number = next(numbers)
                     for queue, sender in senders.items():
@@ -325,7 +331,7 @@ class Workload:
                     marks = connection.create_sender("/queues/marks")
                     for taken in count(1):
                         try:
-                            message = receiver.receive(0.2).body.decode()
+                            message = text_of(receiver.receive(0.2))
                         except ProtonTimeout:
                             if self._stop.is_set():
                                 return
@@ -409,8 +415,9 @@ class Workload:
                     except ProtonTimeout:
                         return
                     receiver.accept()
-                    offset = message.annotations[symbol("x-stream-offset")]
-                    self.history.reads.append((name, offset, message.body.decode()))
+                    annotations: Any = message.annotations
+                    offset = annotations[symbol("x-stream-offset")]
+                    self.history.reads.append((name, offset, text_of(message)))
 
         self._attempts(attempt)
 
