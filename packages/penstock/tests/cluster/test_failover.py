@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import aio_pika
@@ -94,6 +95,30 @@ async def test_an_old_directory_is_refused_by_a_new_etcd(etcd: str, tmp_path: Pa
         await until(lambda: a.leads)
     with pytest.raises(ConfigurationError, match=r"cluster\.json"):
         await new_member(tmp_path / "a", url=etcd.replace("test", "other")).start()
+
+
+async def test_the_data_of_one_cluster_is_refused_by_another(etcd: str, tmp_path: Path) -> None:
+    other = etcd.replace("test", "other")
+    async with (
+        new_member(tmp_path / "a", url=etcd) as a,
+        new_member(tmp_path / "b", url=other) as b,
+    ):
+        await until(lambda: a.leads and b.leads)
+    for command in (
+        new_member(tmp_path / "a", url=other).start,
+        partial(join, other, tmp_path / "a"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"data of cluster .* empty directory"):
+            await command()
+
+
+async def join(url: str, data: Path) -> None:
+    from typer.testing import CliRunner
+
+    arguments = ["join", url, "--data", str(data)]
+    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert result.exception is not None
+    raise result.exception
 
 
 def test_join_remembers_the_cluster(etcd: str, tmp_path: Path) -> None:
