@@ -93,7 +93,11 @@ async def get_keys(caller: Reader, context: ResourcesDep) -> dict[str, Any]:
 
 
 @router.post("/identity/sign-up", status_code=201)
-async def sign_up(body: LoginRequest, caller: Reader, service: SignInDep) -> SignInSession:
+async def sign_up(
+    body: LoginRequest, caller: Reader, service: SignInDep, context: ResourcesDep, request: Request
+) -> SignInSession:
+    """Create a user with an e-mail address and a password, and sign in."""
+    context.limits.take_account(client_address(request))
     return await service.sign_up(body.login, body.password)
 
 
@@ -113,15 +117,22 @@ async def refresh(body: RefreshRequest, caller: Reader, service: SignInDep) -> S
 
 @router.post("/identity/sign-out", status_code=204)
 async def sign_out(body: RefreshRequest, caller: Reader, service: SignInDep) -> None:
+    """End the session of a refresh token."""
     await service.sign_out(body.refresh_token)
 
 
 @router.post("/identity/password/forgotten", status_code=202)
 async def forgotten(
-    body: PasswordResetRequest, caller: Reader, service: SignInDep, later: BackgroundTasks
+    body: PasswordResetRequest,
+    caller: Reader,
+    service: SignInDep,
+    context: ResourcesDep,
+    request: Request,
+    later: BackgroundTasks,
 ) -> None:
     """Send a mail with a link to set a new password. The response does not reveal whether the login
     exists."""
+    context.limits.take_account(client_address(request))
     later.add_task(service.request_reset, normalize_login(body.login))
 
 
@@ -159,5 +170,5 @@ async def change_login(
 
 @router.post("/identity/login/confirm", status_code=204)
 async def confirm_login(body: LoginConfirmation, caller: Reader, service: SignInDep) -> None:
-    """Sign in with the new address from now on; the old address is told by mail."""
+    """Sign in with the new address from now on; the old address receives a notice."""
     await service.confirm_login(body.token)

@@ -19,14 +19,18 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from penstock.client import Fabric, ReceivedMessage
-from penstock.client.amqp091.channel import AmqpClientChannel
+from penstock.client.amqp091.channel import (
+    AckChannel,
+    AmqpClientChannel,
+    acknowledge_all,
+)
 from penstock.client.amqp091.connection import (
     AmqpClientConnection,
     AmqpRecoveringConnection,
     connect,
 )
 from penstock.client.url import BrokerProtocol, protocol_of
-from penstock.core.basic_properties import decode_header
+from penstock.core.basic_properties import decode_header, decode_route
 from penstock.core.errors import (
     AccessRefused,
     ConfigurationError,
@@ -56,7 +60,7 @@ class PumpBinding:
 
     @property
     def key(self) -> str:
-        return f"{self.prefix}.{self.subtopic}"
+        return f"{self.prefix}.{self.subtopic}" if self.prefix else self.subtopic
 
 
 class PumpDelivery(Protocol):
@@ -94,12 +98,23 @@ class ClientSubscription:
     """One session of the client, or a share of it where several instances run."""
 
     def __init__(
-        self, fabric: Fabric, url: str, bindings: Sequence[PumpBinding], queue: str, prefetch: int
+        self,
+        fabric: Fabric,
+        url: str,
+        bindings: Sequence[PumpBinding],
+        queue: str,
+        prefetch: int,
+        *,
+        share: str | None = None,
     ) -> None:
         if not bindings:
             raise ConfigurationError("bind_queue off needs amqp://: other queues bind themselves")
-        if protocol_of(url) is BrokerProtocol.MQTT:
-            filters = [mqtt_filter(each.exchange, each.prefix, each.subtopic) for each in bindings]
+        self._mqtt = protocol_of(url) is BrokerProtocol.MQTT
+        if self._mqtt:
+            group = f"$share/{share}/" if share else ""
+            filters = [
+                group + mqtt_filter(each.exchange, each.prefix, each.subtopic) for each in bindings
+            ]
             self._receiver = fabric.subscribe(*filters, name=queue, prefetch=prefetch)
         else:
             exchanges = {each.exchange for each in bindings}
@@ -115,7 +130,7 @@ class ClientSubscription:
 
     async def receive(self) -> Sequence[PumpDelivery]:
         message = await self._receiver.receive()
-        return [ClientDelivery(received_message(message), message)]
+        return [ClientDelivery(received_message(message, mqtt=self._mqtt), message)]
 
     async def queued(self) -> int | None:
         return None
@@ -207,7 +222,10 @@ class QueueSubscription:
                     log.warning("invalid post", topic=content.key, reason=str(error))
                     ack_batcher.ack(content.tag)
                     continue
-                pump_message = PumpMessage(content.key, content.body, headers, content.redelivered)
+                exchange, key = decode_route(content.route)
+                pump_message = PumpMessage(
+                    key, content.body, headers, content.redelivered, exchange
+                )
                 self._received.append(QueueDelivery(pump_message, content.tag, ack_batcher))
             self._changed.set()
 
@@ -224,14 +242,45 @@ class QueueSubscription:
         channel.on_cancelled = lambda _: connection.abandon()
 
 
-class AckChannel(Protocol):
-    def ack(self, tag: int, *, multiple: bool = False) -> None: ...
+class MergedSubscription:
+    """Several subscriptions as one, of other queues or brokers. They are already open."""
+
+    def __init__(self, subscriptions: Sequence[PumpSubscription]) -> None:
+        self._subscriptions = tuple(subscriptions)
+        self._receiving: dict[asyncio.Task[Sequence[PumpDelivery]], PumpSubscription] = {}
+
+    async def open(self) -> None:
+        """Each was opened by itself."""
+
+    async def receive(self) -> Sequence[PumpDelivery]:
+        """What a cancelled call has received is returned by the next one."""
+        for each in self._subscriptions:
+            if each not in self._receiving.values():
+                self._receiving[asyncio.create_task(_receive(each))] = each
+        done, _ = await asyncio.wait(self._receiving, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            del self._receiving[task]
+        return [delivery for task in done for delivery in task.result()]
+
+    async def queued(self) -> int | None:
+        found = [await each.queued() for each in self._subscriptions]
+        known = [count for count in found if count is not None]
+        return sum(known) if known else None
+
+    async def close(self) -> None:
+        """The subscriptions are closed by who opened them."""
+        for task in self._receiving:
+            task.cancel()
+        await asyncio.gather(*self._receiving, return_exceptions=True)
+
+
+async def _receive(subscription: PumpSubscription) -> Sequence[PumpDelivery]:
+    return await subscription.receive()
 
 
 class AckBatcher:
-    """Acknowledgements of one channel, sent at the end of the loop's pass. All deliveries up to the
-    first unfinished one are one `multiple` acknowledgement; later ones are acknowledged one by one,
-    so none waits for a slow one."""
+    """Acknowledgements of one channel, sent at the end of the loop's pass. None waits for a slow
+    delivery before it."""
 
     def __init__(self, channel: AckChannel) -> None:
         self._channel = channel
@@ -248,17 +297,7 @@ class AckBatcher:
 
     def _flush(self) -> None:
         done, self._done = self._done, set()
-        first: list[int] = []
-        for tag in self._unacked:
-            if tag not in done:
-                break
-            first.append(tag)
-        if first:
-            self._channel.ack(first[-1], multiple=True)
-        for tag in sorted(done.difference(first)):
-            self._channel.ack(tag)
-        for tag in done:
-            self._unacked.pop(tag, None)
+        acknowledge_all(self._channel, self._unacked, done)
 
 
 class BindingFile:

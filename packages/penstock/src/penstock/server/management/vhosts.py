@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 from penstock.broker.permissions import Permission
@@ -17,14 +18,14 @@ from penstock.server.management.api_call import (
     text_field,
 )
 from penstock.server.management.http import CREATED, NO_CONTENT, HttpResponse
-from penstock.server.management.list_query import item_response, list_response
+from penstock.server.management.list_query import item_response, named_list_response
 from penstock.server.management.overview import node_name
 
 FULL_PERMISSION: Final = Permission(".*", ".*", ".*")
 
 
 def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
-    stored = dict(call.broker.topology.all("vhost")).get(("vhost", vhost.name), {})
+    stored = call.broker.topology.get(("vhost", vhost.name)) or {}
     metadata = {"description": "", "tags": [], **stored}
     queues = [queue.describe() for queue in vhost.queues.values()]
     ready = sum(queue["messages_ready"] for queue in queues)
@@ -35,6 +36,7 @@ def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
         "tags": metadata["tags"],
         "metadata": metadata,
         "default_queue_type": "classic",
+        "limits": dict(vhost.policies.limits),
         "tracing": call.broker.tracer(vhost).firehose,
         "cluster_state": {node_name(call.broker): "running"},
         "messages": ready + unacknowledged,
@@ -51,10 +53,12 @@ def _visible(call: ApiCall) -> list[VirtualHost]:
 
 
 async def list_vhosts(call: ApiCall) -> HttpResponse:
-    return await list_response(call, (describe_vhost(call, vhost) for vhost in _visible(call)))
+    """List virtual hosts."""
+    return await named_list_response(call, _visible(call), partial(describe_vhost, call))
 
 
 async def get_vhost(call: ApiCall) -> HttpResponse:
+    """Describe a virtual host."""
     vhost = call.broker.vhosts.get(call.name)
     if vhost is None:
         raise NotFound(f"no vhost '{call.name}'")
@@ -64,7 +68,7 @@ async def get_vhost(call: ApiCall) -> HttpResponse:
 
 
 async def put_vhost(call: ApiCall) -> HttpResponse:
-    """The user gets full permissions on a new virtual host, as in RabbitMQ."""
+    """Create a virtual host, or change it; the user gets all permissions on a new one."""
     body = await call.body()
     broker = call.broker
     is_new = call.name not in broker.vhosts
@@ -88,6 +92,7 @@ async def put_vhost(call: ApiCall) -> HttpResponse:
 
 
 async def delete_vhost(call: ApiCall) -> HttpResponse:
+    """Delete a virtual host with its queues, exchanges and permissions."""
     broker = call.broker
     broker.delete_vhost(call.name)
     call.done()
