@@ -67,6 +67,7 @@ def member_at(host: str, ports: tuple[int, int], data: Path, follow: str = "") -
     return new_member(data, follow, {"listen": listen})
 
 
+@pytest.mark.slow
 async def test_clients_of_one_name_reconnect_after_a_failover(
     ports: tuple[int, int], tmp_path: Path
 ) -> None:
