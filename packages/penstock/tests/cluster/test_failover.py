@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aio_pika
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from penstock.cli.cluster import app
 from penstock.client.management import call_management_api
 from penstock.core.errors import ConfigurationError, PenstockError
+from penstock.server import Broker
 from penstock.server.cluster_member import ClusterMember
 from tests.fixtures import needed, running
 from tests.peers import Etcd
@@ -89,11 +92,51 @@ async def test_a_leader_without_etcd_stops_before_another_leads(etcd: str, tmp_p
         await until(lambda: a.leads)
 
 
+async def test_a_leader_that_cannot_start_says_why_and_resigns(
+    etcd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def listen(*_: Any) -> None:
+        raise ConfigurationError("cannot listen on amqp://127.0.0.1:5672: address already in use")
+
+    monkeypatch.setattr(Broker, "_listen", listen)
+    a = new_member(tmp_path / "a", url=etcd)
+    await a.start()
+    await until(lambda: a._failure is not None)
+    assert a.coordinator is not None
+    assert (await a.coordinator.view()).leader is None
+    with pytest.raises(ConfigurationError, match="already in use"):
+        await a.__aexit__()
+
+
 async def test_an_old_directory_is_refused_by_a_new_etcd(etcd: str, tmp_path: Path) -> None:
     async with new_member(tmp_path / "a", url=etcd) as a:
         await until(lambda: a.leads)
     with pytest.raises(ConfigurationError, match=r"cluster\.json"):
         await new_member(tmp_path / "a", url=etcd.replace("test", "other")).start()
+
+
+async def test_the_data_of_one_cluster_is_refused_by_another(etcd: str, tmp_path: Path) -> None:
+    other = etcd.replace("test", "other")
+    async with (
+        new_member(tmp_path / "a", url=etcd) as a,
+        new_member(tmp_path / "b", url=other) as b,
+    ):
+        await until(lambda: a.leads and b.leads)
+    for command in (
+        new_member(tmp_path / "a", url=other).start,
+        partial(join, other, tmp_path / "a"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"data of cluster .* empty directory"):
+            await command()
+
+
+async def join(url: str, data: Path) -> None:
+    from typer.testing import CliRunner
+
+    arguments = ["join", url, "--data", str(data)]
+    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert result.exception is not None
+    raise result.exception
 
 
 def test_join_remembers_the_cluster(etcd: str, tmp_path: Path) -> None:

@@ -94,6 +94,20 @@ async def test_a_silent_member_counts_until_its_removal_is_recorded(
     assert records.seen == [0, 0]
 
 
+async def test_the_recovery_of_a_new_leader_makes_nobody_silent(
+    records: Records, clock: Clock
+) -> None:
+    in_sync = new_set(records, clock, "b")
+    clock.now = 10.0
+    in_sync.start()
+    clock.now = 12.0
+    assert await in_sync.update([])
+    assert records.seen == []
+    clock.now = 14.0
+    assert await in_sync.update([])
+    assert records.members == {"a"}
+
+
 async def test_a_deposed_leader_confirms_nothing(records: Records, clock: Clock) -> None:
     in_sync = new_set(records, clock, "b")
     wait(in_sync, records, 1)

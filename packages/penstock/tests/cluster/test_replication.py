@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import aio_pika
-import pika
 import pytest
 from aio_pika import DeliveryMode, Message
 from aio_pika.exceptions import DeliveryError
@@ -213,6 +212,48 @@ async def test_confirms_wait_for_the_follower(tmp_path: Path) -> None:
         await asyncio.wait_for(asyncio.gather(publishing, declaring), 10)
 
 
+async def test_an_exchange_of_qos_2_ends_when_the_follower_knows(tmp_path: Path) -> None:
+    """A client may use a packet id again after PUBCOMP: to a member that knows the former use, its
+    next message would be a duplicate."""
+    settings: dict[str, Any] = {"listen": [AMQP, "http://127.0.0.1:0", "mqtt://127.0.0.1:0"]}
+    async with pair(tmp_path, settings=settings, follower_timeout=5.0) as (leader, _):
+        host, _, port = leader.addresses[2].rpartition("//")[2].partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+
+        async def answer() -> bytes:
+            return await asyncio.wait_for(reader.readexactly(4), 10)
+
+        writer.write(bytes.fromhex("10 0f 0004 4d515454 04 00 003c 0003 616263"))  # keeps a session
+        assert await answer() == bytes.fromhex("20 02 00 00")
+        writer.write(bytes.fromhex("82 06 0009 0001 74 02"))  # subscribes to t
+        assert await asyncio.wait_for(reader.readexactly(5), 10) == bytes.fromhex("90 03 0009 02")
+        writer.write(bytes.fromhex("34 06 0001 74 0001 78"))  # PUBLISH
+        sent = await asyncio.wait_for(reader.readexactly(12), 10)  # PUBREC, and the PUBLISH for it
+        packet_id = sent[sent.index(b"\x00\x01t") + 3 :][:2]
+        in_sync = leader.replication.in_sync
+        acknowledged = in_sync.acknowledged
+        in_sync.acknowledged = lambda node, sequence: None  # type: ignore[method-assign]
+        writer.write(bytes.fromhex("62 02 0001"))  # PUBREL
+        answering = asyncio.ensure_future(answer())
+        await asyncio.sleep(0.2)
+        assert not answering.done()
+        in_sync.acknowledged = acknowledged  # type: ignore[method-assign]
+        assert await answering == bytes.fromhex("70 02 0001")  # PUBCOMP
+        in_sync.acknowledged = lambda node, sequence: None  # type: ignore[method-assign]
+        writer.write(b"\x50\x02" + packet_id)  # PUBREC
+        await asyncio.sleep(0.2)
+        writer.close()
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(bytes.fromhex("10 0f 0004 4d515454 04 00 003c 0003 616263"))
+        assert await answer() == bytes.fromhex("20 02 01 00")  # the session continues
+        answering = asyncio.ensure_future(answer())
+        await asyncio.sleep(0.2)
+        assert not answering.done()
+        in_sync.acknowledged = acknowledged  # type: ignore[method-assign]
+        assert await answering == b"\x62\x02" + packet_id  # PUBREL
+        writer.close()
+
+
 async def test_a_queue_or_a_policy_chooses_what_confirms_wait_for(tmp_path: Path) -> None:
     policy = {"pattern": "^by-policy$", "definition": {"confirm-policy": "in-sync"}}
     async with (
@@ -244,31 +285,6 @@ async def test_a_queue_or_a_policy_chooses_what_confirms_wait_for(tmp_path: Path
         assert not any(one.done() for one in publishing)
         in_sync.acknowledged = acknowledged  # type: ignore[method-assign]
         await asyncio.wait_for(asyncio.gather(*publishing), 20)
-
-
-async def test_clients_with_a_list_of_addresses_find_the_cluster(tmp_path: Path) -> None:
-    """As users of pika and of kombu, which Celery uses, configure it."""
-    kombu = pytest.importorskip("kombu")
-    nobody = free_port()
-
-    def publish_with_pika(port: int) -> None:
-        parameters = [pika.ConnectionParameters("127.0.0.1", one) for one in (nobody, port)]
-        with pika.BlockingConnection(parameters) as connection:
-            channel = connection.channel()
-            channel.queue_declare("q", durable=True, arguments=QUORUM)
-            channel.basic_publish("", "q", b"pika")
-
-    def publish_with_kombu(port: int) -> None:
-        urls = ";".join(f"amqp://guest:guest@127.0.0.1:{one}//" for one in (nobody, port))
-        with kombu.Connection(urls, connect_timeout=5) as connection:
-            connection.ensure_connection(max_retries=5, interval_start=0.1)
-            connection.Producer().publish("kombu", routing_key="q", serializer="raw")
-
-    async with pair(tmp_path) as (leader, follower):
-        port = int(url(follower).rpartition(":")[2])
-        await asyncio.to_thread(publish_with_pika, port)
-        await asyncio.to_thread(publish_with_kombu, port)
-        assert await bodies(leader, "q") == [b"pika", b"kombu"]
 
 
 async def test_too_few_members_refuse_publishes(tmp_path: Path) -> None:
@@ -329,6 +345,12 @@ async def test_the_status_is_shown_and_double_promotion_is_refused(tmp_path: Pat
             shown = await asyncio.to_thread(status, member)
             assert f"leader  {leader.member.node}" in shown
             assert follower.member.node in shown
+        assert leader.broker is not None
+        metrics = leader.broker.kernel.metrics.exposition().decode()
+        assert f"penstock_cluster_epoch {leader.replication.epoch}.0\n" in metrics
+        assert "penstock_cluster_in_sync_members 2.0\n" in metrics
+        for name in ("bytes", "seconds"):
+            assert f"\npenstock_cluster_lag_{name} " in metrics
         with pytest.raises(PenstockError, match="stop it first"):
             await asyncio.to_thread(promote, follower)
         with pytest.raises(PenstockError, match="leads already"):

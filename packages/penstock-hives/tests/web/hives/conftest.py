@@ -14,10 +14,10 @@ from tests.hives.app.sites import furnish
 from tests.peers import Penstock
 from tests.web.browsing import serving
 from tests.web.hives.public_site import HIVES, Site, listening
-from tests.web.hives.screens import SCREENS, on_screen
+from tests.web.hives.screens import DESKTOP, on_screen
 
 
-@pytest.fixture(scope="session", params=SCREENS)
+@pytest.fixture(scope="session")
 def site(
     embedded_template: str,
     tmp_path_factory: pytest.TempPathFactory,
@@ -26,7 +26,7 @@ def site(
     folder: Path = tmp_path_factory.mktemp("site")
     words = ("-m", "penstock", "hives", "serve", "--port", "0", "--workers", "1")
     with (
-        on_screen(request.param),
+        on_screen(getattr(request, "param", DESKTOP)),
         pytest.MonkeyPatch.context() as environment,
         running(Penstock(folder / "broker")) as broker,
         copy_of(embedded_template) as database,

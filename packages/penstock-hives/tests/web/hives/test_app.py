@@ -15,9 +15,13 @@ from tests.hives.app.push.services import Browser as PushKeys
 from tests.hives.app.push.services import PushService
 from tests.web.browsing import NARROW, PATIENCE
 from tests.web.hives.public_site import HIVES, PASSWORD, Site, heading, sign_in, signed_in, until
-from tests.web.hives.screens import looking
+from tests.web.hives.screens import SCREENS, looking
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.timeout(600),
+    pytest.mark.parametrize("site", SCREENS, indirect=True, scope="session"),
+]
 expect.set_options(timeout=PATIENCE)
 
 PAST = "2026-01-02T03:04:05Z"

@@ -29,7 +29,7 @@ from tests.peers import Penstock
 from tests.web.accessibility import serious_findings, tab_to
 from tests.web.browsing import NARROW, PATIENCE, WIDE, serving, sign_out
 from tests.web.hives.business import ADA, BOB, PASSWORD, furnish_business
-from tests.web.hives.screens import SCREENS, Screen, looking, on_screen
+from tests.web.hives.screens import looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -61,16 +61,15 @@ class Business:
     folder: Path
 
 
-@pytest.fixture(scope="module", params=SCREENS)
+@pytest.fixture(scope="module")
 def business(
     embedded_template: str,
     penstock: Penstock,
     tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
 ) -> Iterator[Business]:
     folder: Path = tmp_path_factory.mktemp("business")
     server = "tests.web.hives.business_server"
-    with on_screen(request.param), copy_of(embedded_template) as database:
+    with copy_of(embedded_template) as database:
         furnish_business(database, folder)
         management = penstock.http_url.replace("://", "://guest:guest@")
         with serving("-m", server, str(folder), database, penstock.url, management) as url:
@@ -453,14 +452,12 @@ def test_who_is_invited_belongs_to_a_business_once_they_accept(
             connection.execute(_LEAVE)
 
 
-@pytest.mark.parametrize("screen", SCREENS)
 def test_an_empty_database_is_set_up_to_its_first_report(
-    browser: Browser, embedded_template: str, penstock: Penstock, tmp_path: Path, screen: Screen
+    browser: Browser, embedded_template: str, penstock: Penstock, tmp_path: Path
 ) -> None:
     server = "tests.web.hives.business_server"
     management = penstock.http_url.replace("://", "://guest:guest@")
     with (
-        on_screen(screen),
         copy_of(embedded_template) as database,
         serving("-m", server, str(tmp_path), database, penstock.url, management) as url,
         looking(browser, url) as page,

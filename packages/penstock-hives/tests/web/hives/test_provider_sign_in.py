@@ -17,7 +17,7 @@ from tests.peers import Penstock
 from tests.web.browsing import PATIENCE, serving, sign_out
 from tests.web.hives.business import furnish_business
 from tests.web.hives.firebase_accounts import FirebaseAccounts, firebase_accounts
-from tests.web.hives.screens import SCREENS, looking, on_screen
+from tests.web.hives.screens import looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -29,16 +29,14 @@ class Dashboards:
     firebase: FirebaseAccounts
 
 
-@pytest.fixture(scope="module", params=SCREENS)
+@pytest.fixture(scope="module")
 def dashboards(
     embedded_template: str,
     penstock: Penstock,
     tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
 ) -> Iterator[Dashboards]:
     folder: Path = tmp_path_factory.mktemp("firebase")
     with (
-        on_screen(request.param),
         copy_of(embedded_template) as database,
         pytest.MonkeyPatch.context() as environment,
     ):

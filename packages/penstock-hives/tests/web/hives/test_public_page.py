@@ -15,9 +15,13 @@ from tests.hives.app.sites import CLOSED
 from tests.web.browsing import NARROW, PATIENCE
 from tests.web.contrast import faint
 from tests.web.hives.public_site import HIVES, Site
-from tests.web.hives.screens import looking
+from tests.web.hives.screens import SCREENS, looking
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.timeout(600),
+    pytest.mark.parametrize("site", SCREENS[:2], indirect=True, scope="session"),
+]
 expect.set_options(timeout=PATIENCE)
 
 

@@ -48,6 +48,10 @@ class InSyncSet:
         self.on_released: Callable[[], None] = lambda: None  #: waiters were confirmed
         self._synced = 0  # the last sequence on the local disk
 
+    def start(self) -> None:
+        """Members can connect from now on: the time that recovery took does not count."""
+        self._healthy_at = dict.fromkeys(self.members, self._now())
+
     @property
     def is_too_small(self) -> bool:
         return len(self.members) < self._min

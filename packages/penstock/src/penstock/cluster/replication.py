@@ -189,6 +189,7 @@ class Replication:
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Listen for followers; returns the port."""
         self._server = await asyncio.start_server(self._connected, host, port, ssl=context)
+        self.in_sync.start()
         self._maintenance = self._loop.create_task(self._maintain())
         return int(self._server.sockets[0].getsockname()[1])
 

@@ -346,6 +346,10 @@ class ClusterMember:
         broker = Broker(settings, data=self.data, on_shutdown=self._on_shutdown, cluster=self)
         try:
             await broker.start()
+        except BaseException:  # it has closed itself
+            await self._resign(leadership.epoch, renewal)
+            raise
+        try:
             self.replication.addresses = [str(one) for one in self._advertised()]
             self.replication.proxies = self._proxies
             context = tls_context(self.settings.tls) if self._tls else None
@@ -375,6 +379,9 @@ class ClusterMember:
         await broker.close()
         if not deposed:
             await self.replication.drain(DRAIN_SECONDS)
+        await self._resign(epoch, renewal, deposed)
+
+    async def _resign(self, epoch: int, renewal: asyncio.Task[None], deposed: bool = False) -> None:
         await self.replication.close()
         renewal.cancel()
         if not deposed and self.coordinator is not None:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -19,10 +19,15 @@ from tests.peers import Broker, Process
 PATIENCE = 60
 
 
+class HasUrl(Protocol):
+    @property
+    def url(self) -> str: ...
+
+
 class Deployment:
     """One application's queue and journal, and the processes that work on them."""
 
-    def __init__(self, broker: Broker, folder: Path, queue: str) -> None:
+    def __init__(self, broker: HasUrl, folder: Path, queue: str) -> None:
         self.journal = folder / "journal"
         self.journal.touch()
         self._folder = folder

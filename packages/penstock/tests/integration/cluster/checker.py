@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -32,6 +32,8 @@ class History:
     leaders: set[Leader] = field(default_factory=set)  #: who confirmed
     reads: list[tuple[str, int, str]] = field(default_factory=list)  #: reader, offset, message
     consumed: list[ConsumerEvent] = field(default_factory=list)
+    once: list[str] = field(default_factory=list)  #: received with QoS 2
+    lost_sessions: list[str] = field(default_factory=list)  #: of MQTT, by client
     confirm_times: list[float] = field(default_factory=list)
     deaths: list[float] = field(default_factory=list)  #: when a leader was killed
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,6 +64,10 @@ def check(history: History, resume_seconds: float | None = None) -> list[str]:
     for reader, offset, message in history.reads:
         if at.setdefault(offset, message) != message:
             found.append(f"{reader} read {message} at offset {offset}, where {at[offset]} was")
+    twice = sorted(one for one, times in Counter(history.once).items() if times > 1)
+    if twice:
+        found.append(f"{len(twice)} messages of QoS 2 received more than once: {twice[:5]}")
+    found += [f"the session of {client} was lost" for client in history.lost_sessions]
     if resume_seconds is not None:
         for death in history.deaths:
             later = [when for when in history.confirm_times if when > death]

@@ -1,7 +1,7 @@
 """Members in network namespaces of their own, on one bridge: packets are lost, as in a network.
 
 A direction is cut by a wrong hardware address of the target in the source's neighbour table: what
-is sent is lost without an error. Needs root, `ip`, and a kernel with bridges and veth.
+is sent is lost without an error. Needs root, `ip`, `tc`, and a kernel with bridges and veth.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from typing import Final
 
 from .network import Proxy
 
+#: Of what a member sends to everybody over a slow link.
+_SLOW_RATE: Final = ("rate", "2mbit", "burst", "32kbit", "latency", "400ms")
+_SHAPE: Final = ("tc", "qdisc")
+_ROOT: Final = ("dev", "eth0", "root")
 #: Of nobody.
 _WRONG_ADDRESS: Final = "02:00:00:00:00:ff"
 
 
 def can_use_namespaces() -> bool:
-    if os.geteuid() or shutil.which("ip") is None:
+    if os.geteuid() or not (shutil.which("ip") and shutil.which("tc")):
         return False
     try:
         Namespaces(["x"]).close()
@@ -41,6 +45,7 @@ class Namespaces:
         while _ip("route", "show", f"{self._network}.0/24"):  # another test has it
             self._network = f"198.{chance.choice((18, 19))}.{chance.randrange(256)}"
         self._cuts: set[tuple[str, str]] = set()
+        self._slow: set[str] = set()
         self.clients, self.coordinator = f"{self._network}.1", f"{self._network}.2"
         try:
             _ip("link", "add", self._id, "type", "bridge")
@@ -77,7 +82,14 @@ class Namespaces:
         _ip("-n", self.space(source), "neighbour", "replace", *entry)
         self._cuts.add((source, target))
 
+    def slow_down(self, source: str) -> None:
+        _ip("netns", "exec", self.space(source), *_SHAPE, "replace", *_ROOT, "tbf", *_SLOW_RATE)
+        self._slow.add(source)
+
     def heal(self, source: str) -> None:
+        if source in self._slow:
+            _ip("netns", "exec", self.space(source), *_SHAPE, "delete", *_ROOT)
+            self._slow.discard(source)
         for cut in [cut for cut in self._cuts if cut[0] == source]:
             _ip("-n", self.space(source), "neighbour", "delete", cut[1], "dev", "eth0")
             self._cuts.discard(cut)
@@ -117,6 +129,9 @@ class NamespaceLinks:
     def cut_off_from(self, other: str) -> None:
         self._spaces.cut(self._name, self._spaces.address(other))
         self._spaces.cut(other, self.host)
+
+    def slow_down(self) -> None:
+        self._spaces.slow_down(self._name)
 
     def heal(self) -> None:
         self._spaces.heal(self._name)

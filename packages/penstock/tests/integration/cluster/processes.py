@@ -109,7 +109,7 @@ class MemberProcess:
         self.folder = folder
         self.name = name
         self.amqp, self.http, self.mqtt = free_port(), free_port(), free_port()
-        replication = free_port()
+        self.padres, replication = free_port(), free_port()
         self.links: ProxyLinks | NamespaceLinks
         if spaces is None:
             self.links = ProxyLinks(coordinator.socket, replication)
@@ -136,6 +136,7 @@ class MemberProcess:
             *("--listen", f"amqp://{self.host}:{self.amqp}"),
             *("--listen", f"http://{self.host}:{self.http}"),
             *("--listen", f"mqtt://{self.host}:{self.mqtt}"),
+            *("--listen", f"padres://{self.host}:{self.padres}"),
             *("--set", f"broker.cluster.listen=penstock://{self.host}:{replication}"),
             *("--set", f"broker.cluster.advertise=penstock://{self.links.advertised}"),
             *("--set", f"broker.cluster.node={name}"),
@@ -173,6 +174,10 @@ class MemberProcess:
     def kill(self) -> None:
         assert self._process is not None
         self._process.end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.end(signal.SIGTERM)
 
     def jump_clock(self, seconds: int) -> None:
         """The system time of this member, from now on."""
@@ -281,10 +286,13 @@ class ClusterProcesses:
         return None
 
     def wait_in_sync(self, count: int = 3, seconds: float = 90.0) -> MemberProcess:
-        """Until so many members are in sync; returns the leader."""
+        """Until so many members are connected and in sync; returns the leader."""
         for _ in self._until(seconds):
             leader = self.leader()
-            if leader is not None and len(leader.status().get("in_sync", ())) >= count:
+            if leader is None:
+                continue
+            members = leader.status().get("members", ())
+            if sum(one["in_sync"] and one["connected"] for one in members) >= count:
                 return leader
         logs = "\n".join(f"{one.name}:\n{one.log[-1500:]}" for one in self.members)
         raise AssertionError(f"not {count} in sync:\n{logs}")

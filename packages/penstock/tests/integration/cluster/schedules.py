@@ -23,7 +23,6 @@ from typing import Final
 
 from .checker import check
 from .namespaces import NamespaceLinks, can_use_namespaces
-from .network import ProxyLinks
 from .processes import LEASE_SECONDS, ClusterProcesses, MemberProcess, can_mount
 from .workload import Workload
 
@@ -79,7 +78,6 @@ def cut_off_follower(workload: Workload, leader: MemberProcess, other: MemberPro
 
 
 def slow_down(workload: Workload, leader: MemberProcess, other: MemberProcess) -> None:
-    assert isinstance(leader.links, ProxyLinks)
     leader.links.slow_down()
 
 
@@ -88,6 +86,14 @@ def kill_twice(workload: Workload, leader: MemberProcess, other: MemberProcess) 
     kill(workload, leader, other)
     workload.wait_for_confirms(1)
     kill(workload, workload.cluster.wait_in_sync(2), other)
+
+
+def restart_in_turn(workload: Workload, leader: MemberProcess, other: MemberProcess) -> None:
+    """As for an update: the followers, then the leader."""
+    for member in sorted(workload.cluster.members, key=lambda one: one is leader):
+        member.stop()
+        member.start()
+        workload.cluster.wait_in_sync()
 
 
 def promote_in_partition(workload: Workload, leader: MemberProcess, other: MemberProcess) -> None:
@@ -157,13 +163,14 @@ FAULTS: Final[list[Fault]] = [
     promote_in_partition,
     join_empty,
     cut_off_follower,
+    restart_in_turn,
 ]
 
 
 def faults_of(chance: random.Random, disks: bool, namespaces: bool) -> list[Fault]:
-    """The faults of a schedule. Disks are filled where they can be mounted; single followers are
-    cut off in namespaces, links are slow with proxies."""
-    left_out = {slow_down} if namespaces else {cut_off_follower}
+    """The faults of a schedule. Disks are filled where they can be mounted, single followers are
+    cut off in namespaces."""
+    left_out = set() if namespaces else {cut_off_follower}
     if not disks:
         left_out |= {fill_disk, fill_disk_of_follower}
     possible = [one for one in FAULTS if one not in left_out]
@@ -211,6 +218,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="The first seed of a new file.")
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the members end with it
     results: Path = options.results
     done = results.read_text().splitlines() if results.exists() else []
     seed = int(done[-1].split()[0]) + 1 if done else options.seed

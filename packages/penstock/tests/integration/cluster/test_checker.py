@@ -48,13 +48,30 @@ def give_back_what_was_replicated(history: History) -> None:
     ]
 
 
+def receive_twice(history: History) -> None:
+    history.once += ["1", "2", "1"]
+
+
+def lose_session(history: History) -> None:
+    history.lost_sessions.append("subscriber")
+
+
 def stay_away(history: History) -> None:
     history.confirm_times.pop()
 
 
 @pytest.mark.parametrize(
     "spoil",
-    [lose, lead_twice, change_offset, give_back, give_back_what_was_replicated, stay_away],
+    [
+        lose,
+        lead_twice,
+        change_offset,
+        give_back,
+        give_back_what_was_replicated,
+        receive_twice,
+        lose_session,
+        stay_away,
+    ],
 )
 def test_a_violation_is_found(spoil: Callable[[History], None]) -> None:
     history = sound()

@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ pytest.importorskip("proton", reason="missing: python-qpid-proton")
 
 from .checker import check
 from .namespaces import can_use_namespaces
-from .processes import LEASE_SECONDS, ClusterProcesses, MemberProcess
+from .processes import LEASE_SECONDS, USER, ClusterProcesses, MemberProcess
 from .schedules import kill, run_schedule
 from .workload import QUORUM, STREAM, Workload, connect
 
@@ -132,3 +133,36 @@ def test_the_same_faults_do_no_harm_to_a_sound_broker(tmp_path: Path) -> None:
         workload = Workload(cluster, 1)
         workload._read_from(leader, "reader", 1.0)
         assert workload.history.reads == [("reader", 0, "after")]
+
+
+@pytest.mark.slow
+@pytest.mark.peer
+def test_celery_works_on_after_a_failover(tmp_path: Path) -> None:
+    """With all members in the URL of the broker, the killed leader first."""
+    pytest.importorskip("celery", reason="missing: celery")
+    from kombu.exceptions import OperationalError
+
+    from tests.integration.clients.test_celery import Deployment
+
+    with ClusterProcesses(tmp_path, namespaces=can_use_namespaces()) as cluster:
+        leader = cluster.wait_in_sync()
+        members = sorted(cluster.members, key=lambda one: one is not leader)
+        urls = [f"amqp://{USER}:{USER}@{one.host}:{one.amqp}//" for one in members]
+        deployment = Deployment(SimpleNamespace(url=";".join(urls)), tmp_path, "celery")
+        try:
+            deployment.start_worker()
+            deployment.send("note_down", "before")
+            deployment.wait_for_lines(1)
+            leader.kill()
+            cluster.wait_for_other_leader(leader)
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    deployment.send("note_down", "after")
+                    break
+                except OperationalError:  # its own retries are over
+                    assert time.monotonic() < deadline
+            assert deployment.wait_for_lines(2)[:2] == ["before", "after"]
+        finally:
+            deployment.close()
+            deployment.client.close()

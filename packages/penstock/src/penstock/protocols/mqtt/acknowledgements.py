@@ -173,7 +173,8 @@ class PublishAcknowledgements:
             session.release_received(packet_id)
         else:
             reason = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-        terminal.send(encode_acknowledgement(PUBCOMP, packet_id, reason, version=terminal.version))
+        packet = encode_acknowledgement(PUBCOMP, packet_id, reason, version=terminal.version)
+        terminal.send_replicated(packet)
 
     # Confirms.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.connection_registry import (
@@ -318,7 +319,7 @@ class MqttTerminal(asyncio.Protocol):
                 return
             if not entry.released:
                 session.channel_confirm(channel, entry)
-            self.send(encode_acknowledgement(PUBREL, packet_id, version=self.version))
+            self.send_replicated(encode_acknowledgement(PUBREL, packet_id, version=self.version))
         else:
             raise wrong_acknowledgement(packet_id, kind)
 
@@ -375,6 +376,15 @@ class MqttTerminal(asyncio.Protocol):
 
     def send(self, packet: bytes) -> None:
         self.writer.send(packet)
+
+    def send_replicated(self, packet: bytes) -> None:
+        """For PUBREL and PUBCOMP, after which the client forgets the exchange: in a cluster, all
+        in-sync members forget it first. If they cannot, the client repeats it."""
+        committer = self.host.kernel.committer
+        if committer.is_replicated:
+            committer.after(partial(self.writer.send, packet), lambda _: self.transport.abort())
+        else:
+            self.send(packet)
 
     def reason_properties(self, text: str) -> MqttProperties | None:
         """A reason string, if the client accepts one of this size."""
