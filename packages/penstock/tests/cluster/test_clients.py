@@ -113,6 +113,7 @@ async def test_clients_of_one_name_reconnect_after_a_failover(
         await asyncio.to_thread(subscriber.connect, NAME, ports[1])
         subscriber.loop_start()
         stack.callback(subscriber.loop_stop)
+        stack.callback(subscriber.disconnect)  # before: the loop would go on to the keep-alive
         subscriber.subscribe("t", 1)
         await subscribed.wait()
         await publish(b"before")
