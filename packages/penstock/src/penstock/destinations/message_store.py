@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -77,7 +77,7 @@ class MessageStore:
         *,
         expired: Callable[[Delivery], None],
         recovered: Callable[[], None],
-        settled: Container[int] = (),
+        settled: Collection[int] = (),
         tracks_sent: bool = False,
         in_sync: bool = False,
     ) -> None:
@@ -462,7 +462,7 @@ class MessageStore:
         self._charge(message)
         return delivery
 
-    def _recover(self, store: MessageLog, settled: Container[int]) -> None:
+    def _recover(self, store: MessageLog, settled: Collection[int]) -> None:
         """Restore persistent messages, as redelivered unless it is known that they were not sent.
 
         Offsets in `settled` are acknowledged, whatever the log says.
@@ -487,7 +487,7 @@ class MessageStore:
         self.schedule_expiry()
 
     def _recover_record(
-        self, record: LoggedMessage, store: MessageLog, settled: Container[int]
+        self, record: LoggedMessage, store: MessageLog, settled: Collection[int]
     ) -> None:
         message = record.message
         if record.transient or record.offset in settled:

@@ -21,7 +21,7 @@ from contextvars import Context
 from itertools import islice
 from select import EPOLLIN, EPOLLOUT
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVarTuple
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -173,19 +173,29 @@ class _Keys(Mapping["FileDescriptorLike", selectors.SelectorKey]):
         return len(self._keys)
 
 
+_Arguments = TypeVarTuple("_Arguments")
+
+
 class BrokerEventLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.poll = BrokerSelector()
         super().__init__(self.poll)
 
     def call_soon(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
     ) -> asyncio.Handle:
         self.poll.has_callbacks = True
         return super().call_soon(callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self,
+        when: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         self.poll.has_callbacks = True
         return super().call_at(when, callback, *args, context=context)
