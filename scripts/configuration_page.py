@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from penstock.core.config import SettingInfo, Settings, list_settings
+from penstock.core.config import SettingInfo, Settings, ShareOrBytes, list_settings
 from penstock.core.settings_model import field_limits, field_types
+from penstock.core.units import Bytes, Seconds, WholeSeconds
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 
@@ -67,9 +69,27 @@ lowest severity that is logged)
 penstock: flag --set: unknown setting broker.heartbeet; did you mean broker.heartbeat?
 ```
 
-Sizes are written as `65536`, `64KiB`, `16MiB`, `2GB`; durations as `10s`, `500ms`, `5m`, `2h`,
-`1d`, or a number of seconds; lists in the environment and in flags with commas between, or as JSON.
+| type | unit and notation |
+|---|---|
+| size | bytes: `65536`, `64KiB`, `16MiB`, `2GB` |
+| duration | seconds: `10`, or `500ms`, `10s`, `5m`, `2h`, `1d` |
+| share or size | a share of memory, `0.25` or `25%`, or a size |
+| flag | `true` or `false` |
+| list | a list in the file; in the environment and in flags with commas between, or as JSON |
+| table | a table in the file; in the environment and in flags as JSON |
 """
+
+#: The commands that use the settings of a section.
+_USED_BY: Final = {
+    "": "every command that has the option `--data`.",
+    "log": "`penstock broker`, `up`, `store`, `dashboards`, `pipeline`, `hives`, `demo` and\n"
+    "`job api`. `job worker` and `pump` have `--verbose` instead.",
+    "broker": "`penstock broker`, `up` and `doctor`. Commands that call the management API\n"
+    "(`broker status`, `trace`, `backup`, `cluster`, `definitions`, `console`) take its address\n"
+    "from `listen`.",
+    "up": "`penstock up`.",
+}
+_BROKER_ONLY: Final = "`penstock broker`, `up` and `doctor`."
 
 _DATA_HOME: Final = "`$XDG_DATA_HOME/penstock`, else `~/.local/share/penstock`"
 
@@ -83,14 +103,15 @@ def page() -> str:
     parts = [_HEAD]
     for section, rows in sections.items():
         title = f"`[{section}]`" if section else "At the top"
-        table = ["| key | default | meaning |", "|---|---|---|", *rows]
-        parts.append(f"## {title}\n\n" + "\n".join(table) + "\n")
+        used_by = f"Used by: {_USED_BY.get(section, _BROKER_ONLY)}"
+        table = ["| key | type | default | meaning |", "|---|---|---|---|", *rows]
+        parts.append(f"## {title}\n\n{used_by}\n\n" + "\n".join(table) + "\n")
     return "\n".join(parts)
 
 
-def _fields(model: type[Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Each key with the values that it may have, where its type does not say it already."""
-    found: list[tuple[str, str]] = []
+def _fields(model: type[Any], prefix: str = "") -> list[tuple[str, tuple[str, str]]]:
+    """Each key with its type and the values that it may have, as far as the type leaves it open."""
+    found: list[tuple[str, tuple[str, str]]] = []
     listed = list_settings(model)
     types = field_types(model)
     for field in dataclasses.fields(model):
@@ -99,15 +120,45 @@ def _fields(model: type[Any], prefix: str = "") -> list[tuple[str, str]]:
             found += _fields(kind, f"{prefix}{field.name}.")  # type: ignore[arg-type]
         else:
             shown = listed[field.name].printed
-            found.append((prefix + field.name, _allowed(kind, field, shown)))
+            found.append((prefix + field.name, (type_name(kind), _allowed(kind, field, shown))))
     return found
 
 
-def _row(setting: SettingInfo, allowed: str) -> str:
+def type_name(kind: Any) -> str:
+    """A type of a setting, for readers of a table."""
+    if named := _TYPES.get(kind):
+        return named
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return type_name(next(part for part in parts if part is not NoneType))
+    if origin is Annotated:
+        return type_name(parts[0])
+    return "choice" if origin is Literal else _TYPES[origin]
+
+
+_TYPES: Final[dict[Any, str]] = {
+    Bytes: "size",
+    Seconds: "duration",
+    WholeSeconds: "duration",
+    ShareOrBytes: "share or size",
+    bool: "flag",
+    int: "number",
+    float: "number",
+    str: "text",
+    Path: "path",
+    list: "list",
+    tuple: "list",
+    dict: "table",
+    Mapping: "table",
+}
+
+
+def _row(setting: SettingInfo, about: tuple[str, str]) -> str:
+    kind, allowed = about
     printed = setting.printed(setting.default)
     default = _DATA_HOME if setting.key == "data" else f"`{printed}`" if printed else ""
     name = setting.key.rpartition(".")[2]
-    return f"| `{name}` | {default} | {setting.description}{allowed} |"
+    return f"| `{name}` | {kind} | {default} | {setting.description}{allowed} |"
 
 
 def _allowed(kind: Any, field: dataclasses.Field[Any], shown: Callable[[Any], str]) -> str:
@@ -125,8 +176,8 @@ def _allowed(kind: Any, field: dataclasses.Field[Any], shown: Callable[[Any], st
         parts.append("not empty")
     if limits.max_length is not None:
         parts.append(f"at most {limits.max_length} characters")
-    said = ", ".join(parts)
-    return f" {said[0].upper()}{said[1:]}." if said else ""
+    limit = ", ".join(parts)
+    return f" {limit[0].upper()}{limit[1:]}." if limit else ""
 
 
 if __name__ == "__main__":

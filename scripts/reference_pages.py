@@ -17,8 +17,7 @@ from penstock.cli import app
 from penstock.cli.errors import EXIT_STATUS, INTERRUPTED
 from penstock.core import errors
 from penstock.core.metrics import METRICS
-from penstock.core.settings_model import field_default, field_descriptions
-from penstock.server.management.api_description import handler_summary
+from penstock.core.settings_model import field_default, field_descriptions, field_types
 from penstock.server.management.http import error_status
 from penstock.server.management.metrics import QUEUE_METRICS
 from penstock.server.management.server import ROUTES
@@ -30,6 +29,7 @@ from penstock_hives.server.configuration import SiteSettings
 from penstock_hives.server.metrics import PREFIX, SITE_METRICS
 from penstock_hives.server.settings import EngineSettings
 from penstock_hives.settings import HivesSettings
+from scripts.configuration_page import type_name
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
 _MADE: Final = "<!-- Made by `make docs` from the code. -->\n"
@@ -83,9 +83,10 @@ def management_api() -> str:
     """Every call of the management API."""
     lines = ["# Management API", "", _MADE]
     lines += [
-        "The calls are RabbitMQ's where it has them. `V` is a virtual host, percent-encoded: `%2F`",
-        "for `/`. The level is the least tag that the user needs; the permissions of the virtual",
-        "host apply as well. [Management](../management.md) describes the API with examples.",
+        "The calls are RabbitMQ's where it has them. Names in braces stand for percent-encoded",
+        "text: the virtual host `/` is `%2F`. The level is the least tag that the user needs; the",
+        "permissions in the virtual host apply as well. [Management](../management.md) describes",
+        "the API with examples.",
         "",
         "| method | path | level | what it does |",
         "|---|---|---|---|",
@@ -94,9 +95,7 @@ def management_api() -> str:
         if not route.path.startswith(("/api/", "/metrics")):
             continue
         level = route.level.name.lower()
-        lines.append(
-            f"| {route.method} | `{route.path}` | {level} | {_cell(handler_summary(route))} |"
-        )
+        lines.append(f"| {route.method} | `{route.path}` | {level} | {_cell(route.summary)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -155,13 +154,22 @@ def error_codes() -> str:
     return "\n".join(lines) + "\n"
 
 
+_SERVERS: Final = "`penstock hives serve` and `dashboards`"
 _HIVES: Final = (
     ("Server", EngineSettings, "`[engine]` of the file of `penstock hives serve --site FILE`."),
     ("Site", SiteSettings, "`[site]` of that file."),
-    ("Application", HivesSettings, "`[application]` of that file, or the environment."),
-    ("Identity", IdentitySettings, "`[identity]` of that file, or the environment."),
-    ("Push notifications", PushSettings, "The environment."),
-    ("Payments", PaymentSettings, "The environment."),
+    (
+        "Application",
+        HivesSettings,
+        f"`[application]` of that file, or the environment: {_SERVERS}.",
+    ),
+    ("Identity", IdentitySettings, f"`[identity]` of that file, or the environment: {_SERVERS}."),
+    (
+        "Push notifications",
+        PushSettings,
+        "The environment: `penstock hives serve` and `penstock hives alerts`.",
+    ),
+    ("Payments", PaymentSettings, f"The environment: {_SERVERS}."),
 )
 #: Set by the command, not by people.
 _INTERNAL: Final = {
@@ -179,21 +187,22 @@ def hives_settings() -> str:
     ]
     for title, model, where in _HIVES:
         prefix = getattr(model, "PREFIX", "")
-        texts = field_descriptions(model)
+        texts, types = field_descriptions(model), field_types(model)
         lines += [
             "",
             f"## {title}",
             "",
             where,
             "",
-            "| setting | default | meaning |",
-            "|---|---|---|",
+            "| setting | type | default | meaning |",
+            "|---|---|---|---|",
         ]
         for field in dataclasses.fields(model):
             if field.name not in _INTERNAL.get(title, set()):
                 text = _cell(" ".join(texts.get(field.name, "").split()))
                 setting = f"{prefix}{field.name.upper()}" if prefix else field.name
-                lines.append(f"| `{setting}` | {_default(field)} | {text} |")
+                kind = type_name(types[field.name])
+                lines.append(f"| `{setting}` | {kind} | {_default(field)} | {text} |")
     return "\n".join(lines) + "\n"
 
 

@@ -2,9 +2,10 @@
 
 - A block with `title="NAME.EXT"` is a file of that name.
 - A `console` block is commands, each after `$ `, with their output.
-- A `console` block with `title="terminal N"` is one command that keeps running. The page goes on
-  when its first line is printed. At the end Ctrl-C stops it, and its output is compared, with or
-  without what it prints then. If the block has a line `^C`, what is before it is awaited.
+- A `console` block with `title="terminal N"` is one command that keeps running. The page continues
+  when its first line, or `… ready: …`, is printed. At the end Ctrl-C stops it, and its output is
+  compared, with or without what it prints then. If the block has a line `^C`, what is before it is
+  awaited.
 - So is a command that ends with ` &`. It may print more than the page shows.
 - A `python` block runs in the names of the blocks before it. It may await. What it prints is in
   comments behind `print(…)`, or in the block of text that follows. It ends when it has printed it.
@@ -260,7 +261,9 @@ class PageRunner:
         terminal = Terminal(command, expected, process, screen)
         terminal.reader.start()
         self.terminals.append(terminal)
-        self._await(terminal, expected.split("\n", 1)[0])
+        lines = expected.split("\n")
+        ready = next((number for number, line in enumerate(lines) if " ready: " in line), 0)
+        self._await(terminal, "\n".join(lines[: ready + 1]))
 
     def _await(self, terminal: Terminal, expected: str) -> None:
         deadline = time.monotonic() + SECONDS
@@ -280,7 +283,7 @@ class PageRunner:
     def _close_terminals(self) -> None:
         for terminal in reversed(self.terminals):
             if terminal.process.poll() is None:
-                before, stopped, after = terminal.expected.partition("\n^C\n")
+                before, stopped, after = f"{terminal.expected}\n".partition("\n^C\n")
                 if stopped:
                     self._await(terminal, before)
                     terminal.expected = f"{before}\n{after}"

@@ -24,6 +24,7 @@ import pika
 
 from penstock_jobs.client import BlockingJobsClient
 from penstock_jobs.model import Fake
+from penstock_jobs.queue.topology import response_name
 from tests.integration.mqtt.clients_paho import Paho
 from tests.peers import Penstock, Process, resident_bytes
 from tests.reliability.records import Records
@@ -86,6 +87,8 @@ class Soak:
             submitted = [jobs.submit(Fake(f"soak-{next(self._numbers)}", 0.0)) for _ in range(3)]
             for job in submitted:
                 job.result(timeout=PATIENCE)
+        with pika.BlockingConnection(parameters) as connection:  # where responses stay for a day
+            connection.channel().queue_purge(response_name("fake"))
         self._churn_files()
 
     def _churn_queue(self, channel: Any) -> None:

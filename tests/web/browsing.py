@@ -95,14 +95,14 @@ def looking(
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
     wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("pageerror", lambda error: wrong.append(repr(error)))
     try:
         yield page
     finally:
         # The context ends with the browser: Chromium may never answer a request to close it.
         with suppress(Error):
             page.goto("about:blank", timeout=LEAVE_MILLISECONDS)
-    assert not wrong
+    assert not wrong, wrong
 
 
 def sign_out(page: Page) -> None:

@@ -19,7 +19,7 @@ from penstock.core.trace_context import TRACEPARENT
 from penstock_jobs.datasets.matrices import DataMatrix
 from penstock_jobs.datasets.repository import DatasetRepository, SavedDataset
 from penstock_jobs.formats import MessageFormat, read_request, read_response, write_request
-from penstock_jobs.history.changes import FINAL_RANK, JobChange, StoredMessage, waiting_change
+from penstock_jobs.history.changes import waiting_change
 from penstock_jobs.history.feed import JobChangeFeed, JobChangeWatcher
 from penstock_jobs.history.recorder import JobRecorder
 from penstock_jobs.history.repository import RETENTION_SECONDS, JobRepository
@@ -139,22 +139,7 @@ class JobService:
         record = await self.get(identity)
         if record.state.final:
             raise PreconditionFailed(f"job {identity!r} has ended: it is {record.state}")
-        body = await asyncio.to_thread(self.schedules.pending_request, identity)
-        if await asyncio.to_thread(self.schedules.remove_pending, identity):
-            now = datetime.now(UTC)
-            request = None  # with it, the job can be submitted again
-            if body is not None:
-                encoded = write_request(*read_request(body))
-                request = StoredMessage(encoded.content_type, encoded.body)
-            cancelled = JobChange(
-                identity,
-                record.kind,
-                JobState.CANCELLED,
-                *(1, FINAL_RANK, now, 1.0),
-                end=now,
-                request=request,
-            )
-            await asyncio.to_thread(self._repository.add, [cancelled])
+        if await asyncio.to_thread(self.schedules.cancel_pending, identity):
             return await self.get(identity)
         run = await asyncio.to_thread(self._repository.run, identity)
         await self._requester.cancel(identity, run)
@@ -274,3 +259,6 @@ class JobService:
 
     def check_operator(self, what: str) -> None:
         """Raises `AccessRefused` if the user of this view may not do that."""
+
+    async def log_action(self, action: str, detail: str) -> None:
+        """For the audit log, if this view has a user."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from penstock.client.management import ManagementClient
 from penstock.core.console_section import ConsoleCall, ConsoleContext
@@ -51,7 +52,9 @@ class PumpSection:
         if has_archive(context.data):
             hops = trace(context.data, name, (today - timedelta(days=days), today))
         else:
-            client = ManagementClient(context.management, "guest", "guest")
+            parts = urlsplit(context.broker)
+            user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+            client = ManagementClient(context.management, user, password)
             hops = trace_stream(client, name, days)
         return [{**asdict(hop), "at": hop.at.isoformat()} for hop in hops]
 

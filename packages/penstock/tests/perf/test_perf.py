@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 from penstock.cli import app
 from penstock.perf.histogram import GROWTH, LEAST_SECONDS, LatencyHistogram
 from pytest_penstock import BrokerFixture
+from tests.fixtures import running
+from tests.padres import PadresBroker
 
 
 def perf(*words: str) -> tuple[int, str]:
@@ -37,12 +40,18 @@ def perf(*words: str) -> tuple[int, str]:
 def test_every_message_is_sent_confirmed_and_received(
     penstock_broker: BrokerFixture, protocol: str, words: tuple[str, ...]
 ) -> None:
-    url = penstock_broker.mqtt_url if protocol == "mqtt" else penstock_broker.url
+    url = penstock_broker.url
     if protocol == "amqp+1.0":
         url = url.replace("amqp://", "amqp+1.0://")
+    elif protocol == "mqtt":
+        url = penstock_broker.mqtt_url
+    check_load("--url", url, *words)
+
+
+def check_load(*words: str) -> None:
     load = ("--time", "300ms", "--rate", "200", "--publishers", "2", "--json")
 
-    status, output = perf("--url", url, *load, *words)
+    status, output = perf(*load, *words)
 
     assert status == 0, output
     found = json.loads(output)
@@ -52,12 +61,18 @@ def test_every_message_is_sent_confirmed_and_received(
     assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
 
 
+def test_publications_of_padres_are_sent_and_received(tmp_path: Path) -> None:
+    with running(PadresBroker(tmp_path)) as broker:
+        check_load("--url", broker.url, "--address", "any 'text' in \"quotes\"")
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (("--url", "amqp://127.0.0.1:9"), "no broker at 127.0.0.1:9"),
         (("--pattern", "cloud"), "should be queue, topic or stream"),
         (("--url", "mqtt://127.0.0.1", "--pattern", "queue"), "MQTT has topics only"),
+        (("--url", "padres://127.0.0.1", "--pattern", "stream"), "PADRES has topics only"),
         (("--publishers", "0", "--consumers", "0"), "nothing to do"),
         (("--size", "2Q"), "should be a size"),
     ],

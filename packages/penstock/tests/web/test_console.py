@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -268,10 +269,41 @@ def test_a_publication_is_injected_and_its_hops_are_marked(page: Page) -> None:
     press(page.locator("aside"), "Inject")
     page.get_by_label("Messages, one per line").fill("[class,quote],[symbol,'IBM'],[price,7]")
     submit(page, "Inject")
-    card = page.locator(".card", has_text="Trace of the last")
+    card = page.locator(".card", has_text="Trace of a message")
     for place in ("Berlin", "London", "Paris", "Rome", "Rome-ada", "Rome-ben"):
         expect(card.get_by_role("cell", name=place, exact=True).first).to_be_visible()
     expect(page.locator(".link.hop")).to_have_count(4)
+
+
+def test_messages_of_a_file_are_injected_one_at_a_time_and_a_trace_is_found_again(
+    page: Page, tmp_path: Path
+) -> None:
+    lines = tmp_path / "quotes.txt"
+    quotes = ("[class,quote],[symbol,'IBM'],[price,7]", "", "[class,quote],[symbol,'X'],[price,8]")
+    lines.write_text("\n".join(quotes))
+    go(page, "overlay", "Overlay")
+    expect(page.locator(".head").first).to_contain_text("6 brokers")
+    press(page.locator(".head").first, "Inject")
+    page.get_by_label("At", exact=True).select_option("Oslo")
+    page.get_by_label("Or a file of them").set_input_files(lines)
+    page.get_by_label("One at a time").check()
+    press(page.get_by_role("dialog"), "Inject")
+    rest = page.get_by_label("Messages, one per line")
+    expect(rest).to_have_value("[class,quote],[symbol,'X'],[price,8]")
+    trace = page.get_by_label("Id of a trace")
+    first = trace.input_value()
+    submit(page, "Inject")
+    expect(trace).not_to_have_value(first)
+    trace.fill(first)
+    trace.press("Enter")
+    card = page.locator(".card", has_text="Trace of a message")
+    expect(card.get_by_role("cell", name="Berlin", exact=True).first).to_be_visible()
+    trace.fill("absent")
+    trace.press("Enter")
+    expect(card).to_contain_text("no trace 'absent'")
+    press(page.locator(".head").first, "Inject")
+    press(page.get_by_role("dialog"), "Inject")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text("No message is given")
 
 
 def test_a_broker_is_stopped_its_failure_logged_and_resumed(page: Page) -> None:

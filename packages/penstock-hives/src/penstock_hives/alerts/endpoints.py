@@ -83,6 +83,7 @@ async def try_out(alert: PathId, caller: PlaceOwner, alerts: AlertServiceDep) ->
 
 @settings_router.get("/me/notification-settings")
 async def list_settings(caller: PlaceOwner, services: ServicesDep) -> list[NotificationSetting]:
+    """Your alerts."""
     return await services.notifications.of_user(caller)
 
 
@@ -100,6 +101,7 @@ async def add_setting(
 async def get_setting(
     request: Request, setting: PathId, caller: PlaceOwner, services: ServicesDep
 ) -> Response:
+    """An alert."""
     return etag_response(request, await services.notifications.get(caller, setting))
 
 
@@ -112,10 +114,12 @@ async def edit_setting(
     services: ServicesDep,
     seen: IfMatch = None,
 ) -> Response:
+    """Change the given fields of an alert."""
     made = await services.notifications.edit(caller, setting, fields_set(body), seen)
     return etag_response(request, made)
 
 
 @settings_router.delete("/me/notification-settings/{setting}", status_code=204)
 async def remove_setting(setting: PathId, caller: PlaceOwner, services: ServicesDep) -> None:
+    """Remove an alert."""
     await services.notifications.remove(caller, setting)

@@ -182,6 +182,7 @@ async def insights(
 async def list_metrics(
     account: PathId, caller: Analyst, services: ServicesDep
 ) -> list[AccountMetric]:
+    """The custom metrics of an account."""
     return await services.metrics.of_account(caller, account)
 
 
@@ -199,6 +200,7 @@ async def define_metric(
 async def get_metric(
     request: Request, metric: PathId, caller: Analyst, services: ServicesDep
 ) -> Response:
+    """A custom metric."""
     return etag_response(request, await services.metrics.get(caller, metric))
 
 
@@ -211,6 +213,7 @@ async def edit_metric(
     services: ServicesDep,
     seen: IfMatch = None,
 ) -> Response:
+    """Change the given fields of a custom metric."""
     return etag_response(
         request, await services.metrics.edit(caller, metric, fields_set(body), seen)
     )
@@ -218,6 +221,7 @@ async def edit_metric(
 
 @router.delete("/metrics/{metric}", status_code=204)
 async def remove_metric(metric: PathId, caller: Definer, services: ServicesDep) -> None:
+    """Remove a custom metric with its values."""
     await services.metrics.remove(caller, metric)
 
 
@@ -225,5 +229,6 @@ async def remove_metric(metric: PathId, caller: Definer, services: ServicesDep) 
 async def metric_values(
     metric: PathId, caller: Analyst, services: ServicesDep, begin: FirstDay, end: LastDay
 ) -> list[MetricValue]:
+    """The values of a custom metric by day."""
     check_days(begin, end)
     return await services.metrics.values(caller, metric, begin, end)

@@ -132,6 +132,7 @@ async def list_plans(request: Request, caller: Reader, services: ServicesDep) ->
 
 @plans_router.get("/me/subscriptions")
 async def my_subscriptions(caller: SignedIn, services: ServicesDep) -> list[PlanSubscription]:
+    """Your subscriptions to plans."""
     return await services.plans.subscriptions(caller, None)
 
 
@@ -149,6 +150,7 @@ async def my_transactions(
 async def account_subscriptions(
     account: PathId, caller: BillingReader, services: ServicesDep
 ) -> list[PlanSubscription]:
+    """The subscriptions of an account to plans."""
     return await services.plans.subscriptions(caller, account)
 
 
@@ -156,6 +158,7 @@ async def account_subscriptions(
 async def account_transactions(
     request: Request, account: PathId, caller: BillingReader, services: ServicesDep, page: Paging
 ) -> Response:
+    """The payments of an account."""
     return etag_response(
         request, await services.plans.transactions(caller, account, page.cursor, page.limit)
     )
@@ -165,6 +168,7 @@ async def account_transactions(
 async def grant_plan(
     body: PlanGrant, caller: PlanGranter, services: ServicesDep
 ) -> PlanSubscription:
+    """Grant a plan without payment; for operators."""
     return await services.plans.grant(
         caller, body.plan, body.user_id, body.account_id, body.expires_at
     )
@@ -294,6 +298,7 @@ async def get_entitlement(
 
 @router.get("/payments/apple/account-token")
 async def get_account_token(caller: SignedIn) -> AccountToken:
+    """The token that connects a purchase in the App Store with your user."""
     return AccountToken(token=account_token(caller.known))
 
 

@@ -110,6 +110,7 @@ async def daily_deals(
 async def get_deal(
     request: Request, deal: PathId, caller: Reader, services: ServicesDep
 ) -> Response:
+    """A valid deal."""
     return etag_response(request, await services.deals.get(deal), PUBLIC)
 
 
@@ -121,6 +122,7 @@ async def deals_of_hive(
     services: ServicesDep,
     query: Paging,
 ) -> Response:
+    """The valid deals of a hive."""
     found = await services.deals.active(DealQuery(**query.model_dump()), hive=hive)
     return etag_response(request, found, PUBLIC)
 
@@ -177,6 +179,7 @@ async def recommended_deals(
 
 @router.get("/me/deal-preferences", tags=["notifications"])
 async def get_preference(caller: PlaceOwner, services: ServicesDep) -> DealPreference:
+    """Your preferences for deals: kinds, hive types, distance; an empty list means any."""
     return await services.deals.preference(caller)
 
 
@@ -184,6 +187,7 @@ async def get_preference(caller: PlaceOwner, services: ServicesDep) -> DealPrefe
 async def set_preference(
     body: DealPreferenceEdit, caller: PlaceOwner, services: ServicesDep
 ) -> DealPreference:
+    """Set your preferences for deals."""
     return await services.deals.prefer(caller, DealPreference(**body.model_dump()))
 
 
@@ -224,11 +228,13 @@ async def edit_deal(
     services: ServicesDep,
     seen: IfMatch = None,
 ) -> Response:
+    """Change the given fields of a deal."""
     return etag_response(request, await services.deals.edit(caller, deal, fields_set(body), seen))
 
 
 @router.delete("/deals/{deal}", status_code=204, tags=["business"])
 async def withdraw_deal(deal: PathId, caller: Seller, services: ServicesDep) -> None:
+    """Withdraw a deal: it is no longer shown and cannot be redeemed."""
     await services.deals.withdraw(caller, deal)
 
 

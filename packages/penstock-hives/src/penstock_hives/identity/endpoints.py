@@ -94,6 +94,7 @@ async def get_keys(caller: Reader, context: ResourcesDep) -> dict[str, Any]:
 
 @router.post("/identity/sign-up", status_code=201)
 async def sign_up(body: LoginRequest, caller: Reader, service: SignInDep) -> SignInSession:
+    """Create a user with an e-mail address and a password, and sign in."""
     return await service.sign_up(body.login, body.password)
 
 
@@ -113,6 +114,7 @@ async def refresh(body: RefreshRequest, caller: Reader, service: SignInDep) -> S
 
 @router.post("/identity/sign-out", status_code=204)
 async def sign_out(body: RefreshRequest, caller: Reader, service: SignInDep) -> None:
+    """End the session of a refresh token."""
     await service.sign_out(body.refresh_token)
 
 
@@ -159,5 +161,5 @@ async def change_login(
 
 @router.post("/identity/login/confirm", status_code=204)
 async def confirm_login(body: LoginConfirmation, caller: Reader, service: SignInDep) -> None:
-    """Sign in with the new address from now on; the old address is told by mail."""
+    """Sign in with the new address from now on; the old address receives a notice."""
     await service.confirm_login(body.token)

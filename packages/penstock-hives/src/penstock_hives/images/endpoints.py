@@ -83,4 +83,5 @@ async def edit_image(
 
 @router.delete("/images/{image}", status_code=204)
 async def remove_image(image: PathId, caller: ImageEditor, services: ServicesDep) -> None:
+    """Remove an image from the gallery."""
     await services.images.remove(caller, image)

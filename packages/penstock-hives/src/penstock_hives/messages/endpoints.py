@@ -62,6 +62,7 @@ async def list_messages(
 async def send_message(
     body: NewMessage, caller: Writer, services: ServicesDep, response: Response
 ) -> UserMessage:
+    """Send feedback to a hive or business, or a message to support."""
     kind = MessageType(body.type)
     made = await services.messages.send(
         caller, kind, body.content, body.hive_id, body.account_id, body.rating
@@ -127,4 +128,5 @@ async def feedback_days(
 async def support_messages(
     request: Request, caller: Operator, services: ServicesDep, page: Paging
 ) -> Response:
+    """Messages to support; for operators."""
     return etag_response(request, await services.messages.support(caller, page.cursor, page.limit))

@@ -128,6 +128,7 @@ async def edit_me(
     services: ServicesDep,
     seen: IfMatch = None,
 ) -> Response:
+    """Change the given fields of your profile."""
     return etag_response(request, await services.users.edit(caller, fields_set(body), seen))
 
 
@@ -167,6 +168,7 @@ async def record_events(
 
 @router.get("/me/keys", tags=["security"])
 async def list_keys(caller: KeyOwner, services: ServicesDep) -> list[ApiKey]:
+    """Your API keys, without their secrets."""
     return await services.keys.of_user(caller)
 
 
@@ -178,6 +180,7 @@ async def make_key(body: NewKey, caller: KeyOwner, services: ServicesDep) -> New
 
 @router.delete("/me/keys/{key}", status_code=204, tags=["security"])
 async def revoke_key(key: PathId, caller: KeyOwner, services: ServicesDep) -> None:
+    """Revoke an API key."""
     await services.keys.revoke(caller, key)
 
 
@@ -198,6 +201,7 @@ async def list_roles(caller: Reader) -> list[RoleGrants]:
 async def list_users(
     request: Request, caller: Operator, services: ServicesDep, page: Paging
 ) -> Response:
+    """List users; for operators."""
     return etag_response(request, await services.users.users(caller, page.cursor, page.limit))
 
 
@@ -205,6 +209,7 @@ async def list_users(
 async def appoint(
     user: PathId, body: RoleAssignment, caller: Appointer, services: ServicesDep
 ) -> None:
+    """Set the role of a user; for operators."""
     await services.users.appoint(caller, user, UserRole(body.role))
 
 
@@ -279,6 +284,7 @@ async def open_account(
 async def get_account(
     request: Request, account: PathId, caller: AccountReader, services: ServicesDep
 ) -> Response:
+    """An account."""
     return etag_response(request, await services.accounts.get(caller, account))
 
 
@@ -291,6 +297,7 @@ async def edit_account(
     services: ServicesDep,
     seen: IfMatch = None,
 ) -> Response:
+    """Change the given fields of an account."""
     return etag_response(
         request, await services.accounts.edit(caller, account, fields_set(body), seen)
     )
@@ -306,6 +313,7 @@ async def close_account(account: PathId, caller: AccountEditor, services: Servic
 async def list_members(
     account: PathId, caller: AccountReader, services: ServicesDep
 ) -> list[AccountMember]:
+    """The members of an account with their roles."""
     return await services.accounts.members(caller, account)
 
 
@@ -345,6 +353,7 @@ async def invite(
 async def withdraw_invitation(
     account: PathId, user: PathId, caller: MemberEditor, services: ServicesDep
 ) -> None:
+    """Withdraw an invitation that is open."""
     await services.invitations.withdraw(caller, account, user)
 
 
@@ -362,4 +371,5 @@ async def accept_invitation(account: PathId, caller: SignedIn, services: Service
 
 @accounts_router.delete("/me/invitations/{account}", status_code=204)
 async def decline_invitation(account: PathId, caller: SignedIn, services: ServicesDep) -> None:
+    """Decline the invitation of an account."""
     await services.invitations.decline(caller, account)

@@ -286,6 +286,7 @@ async def count_heads(
 async def list_counts(
     hive: PathId, caller: Counter, services: ServicesDep, limit: Limit = 50
 ) -> list[ManualCount]:
+    """The manual counts of a hive, the newest first."""
     return await services.occupancy.counts(caller, hive, limit)
 
 
@@ -293,6 +294,7 @@ async def list_counts(
 async def list_networks(
     hive: PathId, caller: SensorReader, services: ServicesDep
 ) -> list[HiveNetwork]:
+    """The networks that devices of the hive use, without their secrets."""
     return await services.hives.networks(caller, hive)
 
 
@@ -300,6 +302,7 @@ async def list_networks(
 async def add_network(
     hive: PathId, body: NewNetwork, caller: SensorEditor, services: ServicesDep
 ) -> HiveNetwork:
+    """Add a network that devices of the hive use."""
     return await services.hives.add_network(caller, hive, body.model_dump())
 
 
@@ -307,11 +310,13 @@ async def add_network(
 async def remove_network(
     hive: PathId, network: PathId, caller: SensorEditor, services: ServicesDep
 ) -> None:
+    """Remove a network of the hive."""
     await services.hives.remove_network(caller, hive, network)
 
 
 @settings_router.post("/hive-types", status_code=201, tags=["operators"])
 async def add_type(body: NewType, caller: TypeEditor, services: ServicesDep) -> HiveType:
+    """Add a type of hive; for operators."""
     return await services.hives.add_type(caller, body.code, body.name)
 
 
@@ -321,16 +326,19 @@ def _change(values: dict[str, Any]) -> HiveChange:
 
 @favourites_router.get("/me/favourites")
 async def list_favourites(caller: PlaceOwner, services: ServicesDep) -> list[HiveSummary]:
+    """Your favourite hives, the newest first."""
     return await services.favourites.favourites(caller)
 
 
 @favourites_router.put("/me/favourites/{hive}", status_code=204)
 async def add_favourite(hive: PathId, caller: PlaceOwner, services: ServicesDep) -> None:
+    """Add a hive to your favourites."""
     await services.favourites.favour(caller, hive, on=True)
 
 
 @favourites_router.delete("/me/favourites/{hive}", status_code=204)
 async def remove_favourite(hive: PathId, caller: PlaceOwner, services: ServicesDep) -> None:
+    """Remove a hive from your favourites."""
     await services.favourites.favour(caller, hive, on=False)
 
 
@@ -344,4 +352,5 @@ async def list_recent(
 
 @favourites_router.put("/me/recent/{hive}", status_code=204)
 async def visit(hive: PathId, caller: PlaceOwner, services: ServicesDep) -> None:
+    """Record that you viewed a hive."""
     await services.favourites.visit(caller, hive)

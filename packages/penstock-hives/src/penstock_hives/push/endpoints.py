@@ -58,11 +58,13 @@ InboxDep = Annotated[InboxService, Depends(get_inbox)]
 
 @router.get("/push/key")
 async def get_key(caller: Reader, settings: PushSettingsDep) -> PushKey:
+    """The public key with which browsers subscribe to Web Push."""
     return PushKey(key=(await asyncio.to_thread(open_vapid, settings)).public)
 
 
 @router.get("/push/devices")
 async def list_devices(caller: PlaceOwner, inbox: InboxDep) -> list[PushDevice]:
+    """Your devices that receive notifications."""
     return await inbox.devices(caller)
 
 
@@ -75,6 +77,7 @@ async def register(body: NewDevice, caller: PlaceOwner, inbox: InboxDep) -> Push
 
 @router.delete("/push/devices/{device}", status_code=204)
 async def forget(device: PathId, caller: PlaceOwner, inbox: InboxDep) -> None:
+    """Remove a device: it receives no more notifications."""
     await inbox.remove_device(caller, device)
 
 
@@ -92,9 +95,11 @@ async def list_notes(
 
 @router.post("/inbox/{note}/read", status_code=204)
 async def read(note: PathId, caller: PlaceOwner, inbox: InboxDep) -> None:
+    """Mark a notification as read."""
     await inbox.read(caller, note)
 
 
 @router.post("/inbox/read", status_code=204)
 async def read_all(caller: PlaceOwner, inbox: InboxDep) -> None:
+    """Mark all notifications as read."""
     await inbox.read_all(caller)

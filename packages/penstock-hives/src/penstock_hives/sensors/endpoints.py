@@ -128,6 +128,7 @@ async def sensors_of_account(
 
 @router.get("/hives/{hive}/sensors")
 async def sensors_of_hive(hive: PathId, caller: Watcher, services: ServicesDep) -> list[Sensor]:
+    """The sensors of a hive, and their health."""
     return await services.sensors.of_hive(caller, hive)
 
 
@@ -158,6 +159,7 @@ async def edit_sensor(
     services: ServicesDep,
     seen: IfMatch = None,
 ) -> Response:
+    """Change the given fields of a sensor."""
     return etag_response(
         request, await services.sensors.edit(caller, sensor, fields_set(body), seen)
     )
@@ -204,6 +206,7 @@ async def list_commands(
 async def list_schedules(
     sensor: PathId, caller: Watcher, services: ServicesDep
 ) -> list[ReportSchedule]:
+    """The report intervals of the sensor by weekday and time."""
     return await services.commands.schedules(caller, sensor)
 
 
@@ -220,6 +223,7 @@ async def set_schedules(
 async def set_network(
     sensor: PathId, body: NetworkBody, caller: Fitter, services: ServicesDep
 ) -> Sensor:
+    """Set the access point (APN) and the broker address of the sensor."""
     network = NetworkConfig(**body.model_dump())
     return await services.sensors.set_network(caller, sensor, network)
 
@@ -228,6 +232,7 @@ async def set_network(
 async def set_modem(
     sensor: PathId, body: ModemBody, caller: Fitter, services: ServicesDep
 ) -> Sensor:
+    """Set the modem of the sensor: IMEI, SIM card and operator."""
     return await services.sensors.set_modem(caller, sensor, SensorModem(**body.model_dump()))
 
 

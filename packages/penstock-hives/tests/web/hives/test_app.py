@@ -374,6 +374,8 @@ def test_a_badge_is_embedded_if_the_business_allows_it(browser: Browser, site: S
         page.goto("/badge/7.svg")
         expect(page.locator("text").first).to_have_text(f"{HOSTILE} & Sons"[:27] + "…")
         until(lambda: "quiet" in page.request.get("/badge/7.svg").text() or None)
+        until(lambda: "<img" in page.request.get("/v1/hives?limit=48&sort=name").text() or None)
+        until(lambda: "&lt;img" in page.request.get("/").text() or None)
         for path in ("/", "/#/hive/7", "/#/map/7"):  # a hostile name is text everywhere
             page.goto(path)
             expect(page.get_by_text(HOSTILE).first).to_be_visible()

@@ -17,6 +17,7 @@ from penstock.cli.options import ConfigFile, Data, Database, Overrides, StopWith
 from penstock.cli.shutdown import stop_event
 from penstock.core.errors import ConfigurationError
 from penstock.core.units import MiB
+from penstock_jobs.commands.worker import Keep
 from penstock_store.http.server import is_local_only
 
 if TYPE_CHECKING:
@@ -75,10 +76,7 @@ def api(
             "allows. The token of the server is an operator's.",
         ),
     ] = False,
-    keep: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="How long the history stores jobs; by default 30d."),
-    ] = None,
+    keep: Keep = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,

@@ -22,6 +22,7 @@ from penstock_jobs.commands.options import (
 )
 from penstock_jobs.commands.schedule import app as schedule
 from penstock_jobs.commands.schedule import workflow_app
+from penstock_jobs.commands.submit import Output, show_result
 from penstock_jobs.commands.submit import app as submit
 from penstock_jobs.commands.user import app as user
 from penstock_jobs.commands.user import audit
@@ -95,6 +96,19 @@ def output(identity: Identity, database: Database = None, data: Data = None) -> 
     with history(database, data) as store:
         found = JobRepository(store).output(identity, JobOutput())
     typer.echo(found.text, nl=False)
+
+
+@app.command()
+def result(
+    identity: Identity, output: Output = None, database: Database = None, data: Data = None
+) -> None:
+    """Print or store the result of a job that has ended, as `submit` does."""
+    from penstock_jobs.formats import read_response
+    from penstock_jobs.history.repository import JobRepository
+
+    with history(database, data) as store:
+        stored = JobRepository(store).content(identity, "response")
+    show_result(read_response(stored.body)[0], output)
 
 
 @app.command()

@@ -29,6 +29,7 @@ app = typer.Typer(no_args_is_help=True, help="Jobs at a time, or again and again
 workflow_app = typer.Typer(no_args_is_help=True, help="Jobs that start after others.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
 RequestFile = Annotated[
     Path,
     typer.Argument(
@@ -120,9 +121,23 @@ def list_(database: Database = None, data: Data = None) -> None:
 
 @app.command()
 def remove(name: Name, database: Database = None, data: Data = None) -> None:
-    """Remove a schedule; jobs that it has started go on."""
+    """Remove a schedule; jobs that it has started continue."""
     with _schedules(database, data) as schedules:
         schedules.remove_schedule(name)
+
+
+@app.command()
+def cancel(identity: Identity, database: Database = None, data: Data = None) -> None:
+    """Cancel a job that waits for its time or for others; those after it are cancelled, too."""
+    from penstock.core.errors import PreconditionFailed
+
+    with _schedules(database, data) as schedules:
+        if not schedules.cancel_pending(identity):
+            raise PreconditionFailed(
+                f"no job {identity!r} waits for its time or for others; "
+                f"use penstock job cancel if it is submitted"
+            )
+    typer.echo(f"{identity}: cancelled")
 
 
 @app.command()

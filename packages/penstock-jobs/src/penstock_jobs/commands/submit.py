@@ -90,7 +90,7 @@ class SubmitOptions:
         log_warnings_plainly()
         response = asyncio.run(self._run(request, form))
         if response is not None:
-            _show(response, output)
+            show_result(response, output)
 
     async def _run(self, request: JobRequest, form: MessageFormat) -> JobResponse | None:
         from penstock_jobs.client import JobsClient
@@ -282,7 +282,7 @@ def _pairs(texts: list[str] | None, option: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pairs]
 
 
-def _show(response: JobResponse, output: Path | None) -> None:
+def show_result(response: JobResponse, output: Path | None) -> None:
     if response.error is not None:
         typer.echo(f"{response.id}: {response.error}", err=True)
         raise typer.Exit(1)

@@ -136,7 +136,11 @@ Rates = Annotated[
 ]
 Keep = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="How long the history stores jobs; by default 30d."),
+    typer.Option(
+        metavar="TIME",
+        envvar="PENSTOCK_JOBS_KEEP",
+        help="How long the history stores jobs; by default 30d.",
+    ),
 ]
 Soft = Annotated[
     str | None,

@@ -19,6 +19,7 @@ from penstock_jobs.errors import (
     WorkNotPermitted,
 )
 from penstock_jobs.model import Fake, JobRequest, VoteResult
+from penstock_jobs.shells.shell import GRACE_SECONDS
 
 #: The shortest interval between two progress reports of a fake job.
 _SHORTEST_SECONDS: Final = 0.01
@@ -51,11 +52,11 @@ class AttemptListener(Protocol):
 
 class Attempt(Protocol):
     def interrupt(self) -> None:
-        """Ask it to end."""
+        """Ask it to end, however long that takes."""
 
     def terminate(self, reason: str) -> None:
-        """End it with all processes it has started; `failed` is reported then. A command is asked
-        first, unless it was before."""
+        """End it with all processes it has started; `failed` is reported then. A command that was
+        not asked before is asked, and killed after a grace or at the next call."""
 
     @property
     def is_started(self) -> bool:
@@ -108,7 +109,7 @@ class TaskExecutor:
 
     async def close(self) -> None:
         for attempt in list(self._running):
-            attempt.task.cancel()
+            attempt.terminate("the worker stops")
         await asyncio.gather(*(each.task for each in self._running), return_exceptions=True)
         await self.executor.close()
 
@@ -134,6 +135,7 @@ class TaskAttempt:
     def terminate(self, reason: str) -> None:
         self._reason = reason
         self.task.cancel()
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self.task.cancel)
 
     @property
     def is_started(self) -> bool:

@@ -28,6 +28,7 @@ FINAL_RANK: Final = 1_000_000
 _DIGEST_BYTES: Final = 16
 #: Of a returned dictionary, in a summary.
 _MAX_FIGURES: Final = 10
+_MAX_FIGURE: Final = 1e300  # neither infinite nor too long to be written
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +154,7 @@ def summary(response: JobResponse) -> dict[str, Any]:
     """A few figures of the result."""
     figures: dict[str, Any] = {}
     if isinstance(response.value, dict):
-        numbers = (each for each in response.value.items() if isinstance(each[1], int | float))
-        figures.update(islice(numbers, _MAX_FIGURES))
+        figures.update(islice(filter(_is_figure, response.value.items()), _MAX_FIGURES))
     if response.results:
         last = response.results[-1]
         figures["samples"] = last.total_samples
@@ -163,6 +163,11 @@ def summary(response: JobResponse) -> dict[str, Any]:
     if response.models:
         figures["models_bytes"] = len(response.models)
     return figures
+
+
+def _is_figure(item: tuple[str, Any]) -> bool:
+    name, value = item
+    return "\0" not in name and isinstance(value, int | float) and abs(value) < _MAX_FIGURE
 
 
 def merge_changes(changes: Iterable[JobChange]) -> list[JobChange]:

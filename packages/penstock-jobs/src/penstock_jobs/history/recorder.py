@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
+
+import psycopg
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
@@ -34,6 +36,8 @@ _BATCH: Final = 1_000
 _CLEANUP_SECONDS: Final = 600.0
 #: The broker stores what is not acknowledged, so a recorder waits as long as it takes.
 _RETRIES: Final = RetryPolicy.fixed(1.0)
+#: Errors of values: a NUL in an id, for example.
+_UNSTORABLE: Final = (psycopg.DataError, ValueError)
 
 
 class HistorySource(Protocol):
@@ -118,7 +122,19 @@ class JobRecorder:
                     message.acknowledge()
 
     async def _store(self, changes: list[JobChange]) -> None:
-        await retry_async(lambda: asyncio.to_thread(self._repository.add, changes), _RETRIES)
+        """Raises nothing: a change that no database can store is skipped, the others are stored."""
+
+        def store() -> Awaitable[None]:
+            return asyncio.to_thread(self._repository.add, changes)
+
+        try:
+            await retry_async(store, _RETRIES, lambda error: not isinstance(error, _UNSTORABLE))
+        except _UNSTORABLE as error:
+            if len(changes) == 1:
+                log.warning("message not stored", job=repr(changes[0].id), reason=str(error))
+                return
+            for change in changes:
+                await self._store([change])
 
     async def _clean_up(self) -> None:
         while True:

@@ -109,17 +109,19 @@ class JobRepository:
         return self._database.url
 
     def add(self, changes: Sequence[JobChange]) -> None:
-        if not changes:
-            return
-        with self._database.transaction() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            merged = merge_changes(changes)
-            changed = _merge(connection, self._merge, merged)
-            _insert_events(connection, changes)
-            _insert_requests(connection, changes)
-            _insert_responses(connection, [each for each in merged if each.id in changed])
-            _insert_output(connection, changes, changed)
-            _notify(connection)
+        if changes:
+            with self._database.transaction() as connection:
+                self.lock(connection)
+                self.insert(connection, changes)
+
+    def insert(self, connection: Connection, changes: Sequence[JobChange]) -> None:
+        merged = merge_changes(changes)
+        changed = _merge(connection, self._merge, merged)
+        _insert_events(connection, changes)
+        _insert_requests(connection, changes)
+        _insert_responses(connection, [each for each in merged if each.id in changed])
+        _insert_output(connection, changes, changed)
+        _notify(connection)
 
     def add_new(self, change: JobChange) -> None:
         """Add a job before its request is published."""
@@ -128,7 +130,7 @@ class JobRepository:
             self.insert_new(connection, change)
 
     def lock(self, connection: Connection) -> None:
-        """For what changes jobs; up to the end of the transaction."""
+        """Before a change of jobs; up to the end of the transaction."""
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
 
     def insert_new(self, connection: Connection, change: JobChange) -> None:
@@ -155,10 +157,12 @@ class JobRepository:
         self._database.execute("DELETE FROM job WHERE id = %s", (identity,))
 
     def clean_up(self) -> int:
-        """Delete expired jobs, and the oldest beyond the limit. Returns how many."""
+        """Delete expired jobs, and the oldest beyond the limit. Returns how many. A job stays while
+        others wait for it: they may need its result."""
         with self._database.transaction() as connection:
             expired = (
-                "SELECT id FROM job WHERE expires_at < now() AND state <> 'scheduled' LIMIT %s"
+                "SELECT id FROM job WHERE expires_at < now() AND state <> 'scheduled' "
+                "AND id NOT IN (SELECT unnest(after) FROM job_pending) LIMIT %s"
             )
             old = connection.execute(
                 f"DELETE FROM job WHERE id IN ({expired})", (_CLEANUP_BATCH,)
@@ -313,7 +317,7 @@ def _merge(connection: Connection, statement: str, changes: Sequence[JobChange])
             each.end,
             _storable(each.error),
             each.attempts,
-            each.worker,
+            _storable(each.worker),
             each.digest,
             json.dumps(each.summary),
             each.owner,

@@ -53,6 +53,7 @@ def dataset_routes() -> APIRouter:
         jobs.check_operator("change matrices")
         new = DataMatrix(name, matrix.title, tuple(matrix.columns))
         await asyncio.to_thread(jobs.datasets.add_matrix, new)
+        await jobs.log_action("changed matrix", name)
         return MatrixEntry.of(new)
 
     @router.delete("/matrices/{name}", status_code=204, responses=problem_responses(403, 404, 409))
@@ -60,6 +61,7 @@ def dataset_routes() -> APIRouter:
         """Remove a matrix; data sets that were entered with it stay."""
         jobs.check_operator("change matrices")
         await asyncio.to_thread(jobs.datasets.remove_matrix, name)
+        await jobs.log_action("removed matrix", name)
 
     @router.get("/datasets", responses=problem_responses())
     async def datasets(jobs: JobView) -> list[DatasetVersion]:
@@ -116,6 +118,7 @@ def dataset_routes() -> APIRouter:
         """Remove a data set with all versions; for operators."""
         jobs.check_operator("remove data sets")
         await asyncio.to_thread(jobs.datasets.remove, name)
+        await jobs.log_action("removed data set", name)
 
     return router
 

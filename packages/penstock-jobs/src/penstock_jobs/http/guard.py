@@ -18,14 +18,16 @@ from penstock.core.errors import AuthenticationFailed, ContentTooLarge, Penstock
 from penstock.core.host_policy import HostPolicy, check_scope
 from penstock.core.units import MiB, parse_count
 from penstock_jobs.http.schemas import PROBLEMS
-from penstock_jobs.users.repository import JobUser
+from penstock_jobs.users.repository import JobRole, JobUser
 
 #: Available without a token: they reveal nothing about jobs.
 _PUBLIC_PATHS: Final = ("/health", "/openapi.json")
 
 
-#: In the scope of a request: the user of its token. The server's own token has none.
+#: In the scope of a request: the user of its token.
 USER: Final = "penstock.job_user"
+#: Beside users the server's own token is an operator's. No user can have this name.
+SERVER_USER: Final = JobUser("server token", JobRole.OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class RequestGuard:
         given = given.strip() if scheme.lower() == "bearer" else ""
         token, find_user = self._limits.token, self._limits.find_user
         if token is not None and hmac.compare_digest(given.encode(), token.encode()):
+            if find_user is not None:
+                scope[USER] = SERVER_USER
             return
         if find_user is not None and given and (user := await find_user(given)) is not None:
             scope[USER] = user

@@ -72,7 +72,7 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         attempts: Annotated[int | None, Query(ge=1, le=100)] = None,
         soft: Seconds = None,
         hard: Seconds = None,
-        keep: Seconds = None,
+        keep: Annotated[float | None, Query(gt=0, le=3650 * 86_400)] = None,
         unique: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
         at: datetime | None = None,
     ) -> Job:
@@ -234,15 +234,17 @@ def schedule_routes(limits: ApiLimits) -> APIRouter:
         new = JobSchedule(id, body, schedule.every, schedule.cron, schedule.zone, options)
         check([occurrence(new, id).kind])
         added = await asyncio.to_thread(jobs.schedules.add_schedule, new, replace=True)
+        await jobs.log_action("changed schedule", id)
         return ScheduleEntry.of(added)
 
     @router.delete(
         "/schedules/{id}", tags=["schedules"], status_code=204, responses=problem_responses(404)
     )
     async def delete(jobs: JobView, id: JobId) -> None:  # noqa: A002
-        """Remove a schedule; jobs that it has started go on."""
+        """Remove a schedule; jobs that it has started continue."""
         jobs.check_operator("change schedules")
         await asyncio.to_thread(jobs.schedules.remove_schedule, id)
+        await jobs.log_action("removed schedule", id)
 
     return router
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from penstock.client.amqp091.channel import AmqpClientChannel
+from penstock.client.amqp091.channel import AmqpClientChannel, acknowledge_all
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
 from penstock.core.basic_properties import PERSISTENT, BasicProperties, decode_header
 from penstock.core.errors import PenstockError, ResourceExhausted, WireSyntaxError
@@ -332,27 +332,13 @@ class TransactionBatcher:
         for settlement in batch:
             for message in settlement.messages:
                 channel.publish(message.exchange, message.key, message.body, message.properties)
-        self._acknowledge(channel, {each.delivery.tag for each in batch})
+        acknowledge_all(channel, self._unacknowledged, {each.delivery.tag for each in batch})
         for delivery in requeued:
             self._unacknowledged.pop(delivery.tag, None)
             channel.reject(delivery.tag, requeue=True)
         self._committing = batch
         self._no_commit.clear()
         channel.commit().add_done_callback(self._committed)
-
-    def _acknowledge(self, channel: AmqpClientChannel, tags: set[int]) -> None:
-        """One acknowledgement covers the oldest deliveries, up to the first that is not settled."""
-        upto = 0
-        for tag in self._unacknowledged:
-            if tag not in tags:
-                break
-            upto = tag
-        if upto:
-            channel.ack(upto, multiple=True)
-        for tag in tags:
-            del self._unacknowledged[tag]
-            if tag > upto:
-                channel.ack(tag)
 
     def _committed(self, answer: asyncio.Future[MethodArguments]) -> None:
         if answer.cancelled() or answer.exception() is not None:

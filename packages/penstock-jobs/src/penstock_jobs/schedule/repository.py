@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from penstock.core.errors import NotFound, PreconditionFailed
+from penstock.core.errors import NotFound, PenstockError, PreconditionFailed
 from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats import read_request
+from penstock_jobs.formats import write_request as write_message
 from penstock_jobs.formats.json import write_request
-from penstock_jobs.history.changes import JobChange
+from penstock_jobs.history.changes import FINAL_RANK, JobChange, StoredMessage
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import FINAL_STATES, JobOptions, JobState
 from penstock_jobs.queue.topology import TYPES
@@ -137,18 +139,38 @@ class ScheduleRepository:
             for row in rows
         ]
 
-    def pending_request(self, identity: str) -> bytes | None:
-        """Its request, unless results of other jobs complete it."""
-        rows = self._database.rows(
-            "SELECT body FROM job_pending WHERE job_id = %s AND NOT template", (identity,)
-        )
-        return bytes(rows[0]["body"]) if rows else None
+    def remove_pending(self, ids: Sequence[str]) -> None:
+        """They are published."""
+        self._database.execute("DELETE FROM job_pending WHERE job_id = ANY(%s)", (list(ids),))
 
-    def remove_pending(self, identity: str) -> bool:
-        """Whether it was waiting."""
-        return bool(
-            self._database.execute("DELETE FROM job_pending WHERE job_id = %s", (identity,))
-        )
+    def end_pending(self, identity: str, state: JobState, error: str | None = None) -> bool:
+        """Record that it does not start. Returns whether it was waiting."""
+        now = datetime.now(UTC)
+        with self._database.transaction() as connection:
+            self._jobs.lock(connection)
+            row = connection.execute(
+                "DELETE FROM job_pending USING job WHERE job_id = %s AND id = job_id "
+                "RETURNING body, template, kind",
+                (identity,),
+            ).fetchone()
+            if row is None:
+                return False
+            request = None  # with it, the job can be submitted again
+            if not row["template"]:
+                with suppress(JobFormatError):
+                    encoded = write_message(*read_request(bytes(row["body"])))
+                    request = StoredMessage(encoded.content_type, encoded.body)
+            change = JobChange(
+                *(identity, row["kind"], state, 1, FINAL_RANK, now, 1.0),
+                end=now,
+                error=error,
+                request=request,
+            )
+            self._jobs.insert(connection, [change])
+        return True
+
+    def cancel_pending(self, identity: str) -> bool:
+        return self.end_pending(identity, JobState.CANCELLED)
 
     # Schedules.
 
@@ -208,37 +230,45 @@ class ScheduleRepository:
         )
         return self.schedule(identity)
 
-    def start_occurrences(self) -> int:
+    def start_occurrences(self) -> dict[str, str]:
         """Add a job for each schedule that is due, in the transaction that moves the schedule on.
-        Returns how many."""
+        Returns those that cannot start here, with the reason: they hold up no others."""
         now = datetime.now(UTC)
+        problems: dict[str, str] = {}
         with self._database.transaction() as connection:
             rows = connection.execute(
                 """
                 SELECT id, body, every, cron, zone, options, next_at AS next, paused, last_job,
                     owner
                 FROM job_schedule WHERE next_at <= now() AND NOT paused
-                LIMIT %s FOR UPDATE SKIP LOCKED
-                """,
-                (_BATCH,),
+                FOR UPDATE SKIP LOCKED
+                """
             ).fetchall()
             if rows:
                 self._jobs.lock(connection)
             for row in rows:
-                each = _schedule(row)
-                assert each.next is not None
-                identity: str | None = f"{each.id}.{each.next:%Y%m%dT%H%M%SZ}"
                 try:
                     with connection.transaction():
-                        self._insert(connection, occurrence(each, identity or ""))
-                except PreconditionFailed:  # its unique key is in use, or the job exists
-                    identity = each.last_job
-                timing = parse_timing(each.every, each.cron, each.zone)
-                connection.execute(
-                    "UPDATE job_schedule SET next_at = %s, last_job = %s WHERE id = %s",
-                    (timing.after(each.next, now), identity, each.id),
-                )
-        return len(rows)
+                        self._start_occurrence(connection, _schedule(row), now)
+                except PenstockError as error:  # its type or its zone is unknown here
+                    problems[row["id"]] = str(error)
+        return problems
+
+    def _start_occurrence(
+        self, connection: Connection, schedule: JobSchedule, now: datetime
+    ) -> None:
+        assert schedule.next is not None
+        timing = parse_timing(schedule.every, schedule.cron, schedule.zone)
+        identity: str | None = f"{schedule.id}.{schedule.next:%Y%m%dT%H%M%SZ}"
+        try:
+            with connection.transaction():
+                self._insert(connection, occurrence(schedule, identity or ""))
+        except PreconditionFailed:  # its unique key is in use, or the job exists
+            identity = schedule.last_job
+        connection.execute(
+            "UPDATE job_schedule SET next_at = %s, last_job = %s WHERE id = %s",
+            (timing.after(schedule.next, now), identity, schedule.id),
+        )
 
 
 def occurrence(schedule: JobSchedule, identity: str) -> PendingJob:
@@ -254,30 +284,23 @@ def workflow_jobs(
     document: Mapping[str, Any], options: JobOptions, owner: str = ""
 ) -> list[PendingJob]:
     _, steps = read_workflow(document)
-    return [
-        PendingJob(
-            step.id,
-            _type_of(step),
-            write_template(step.request),
-            options,
-            None,
-            step.after,
-            step.when,
-            template=True,
-            owner=owner,
-        )
-        for step in steps
-    ]
+    return [_workflow_job(step, options, owner) for step in steps]
 
 
-def _type_of(step: WorkflowStep) -> str:
-    """A step without references to results is checked as a whole."""
+def _workflow_job(step: WorkflowStep, options: JobOptions, owner: str) -> PendingJob:
+    """A step without references to results is a request, and checked as one."""
     kind = str(step.request.get("type", ""))
     if kind not in TYPES:
         raise JobFormatError(f"step {step.id!r}: the type {kind!r} is not {', '.join(TYPES)}")
-    if b'"$result' not in write_template(step.request):
-        read_request(write_template(step.request))
-    return kind
+    body = write_template(step.request)
+    is_template = b'"$result' in body
+    if not is_template:
+        read_request(body)
+    return PendingJob(
+        *(step.id, kind, body, options, None, step.after, step.when),
+        template=is_template,
+        owner=owner,
+    )
 
 
 def _schedule(row: Mapping[str, Any]) -> JobSchedule:

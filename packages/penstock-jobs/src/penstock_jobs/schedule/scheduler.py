@@ -10,17 +10,14 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
-import psycopg
-
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ContentTooLarge, PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.retry import is_transient
 from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats import read_request, read_response
-from penstock_jobs.formats.message import EncodedMessage, MessageFormat, detect_format
-from penstock_jobs.history.changes import FINAL_RANK, JobChange
+from penstock_jobs.formats.message import EncodedMessage
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import JobState
 from penstock_jobs.queue.properties import RequestProperties, write_request_properties
@@ -31,6 +28,8 @@ from penstock_jobs.schedule.workflow import fill
 log = get_logger(__name__)
 
 _POLL_SECONDS: Final = 0.5
+#: With many waiting jobs a look takes long: then it is taken less often.
+_IDLE_SHARE: Final = 4.0
 
 
 class JobScheduler:
@@ -41,6 +40,7 @@ class JobScheduler:
         self._jobs = jobs
         self._schedules = schedules
         self._task: asyncio.Task[None] | None = None
+        self._problems: dict[str, str] = {}  # of schedules, by id
 
     async def open(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -51,48 +51,76 @@ class JobScheduler:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            looked = 0.0  # for so long, without finding a job
             try:
-                await asyncio.to_thread(self._schedules.start_occurrences)
-                while await self.release():
-                    pass
-            except (PenstockError, psycopg.Error, OSError) as error:
+                self._warn(await asyncio.to_thread(self._schedules.start_occurrences))
+                found = 1
+                while found:
+                    start = loop.time()
+                    found = await self.release()
+                looked = loop.time() - start
+            except Exception as error:  # tried again: jobs wait in the database
                 log.warning("scheduler interrupted", reason=str(error))
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(max(_POLL_SECONDS, _IDLE_SHARE * looked))
+
+    def _warn(self, problems: dict[str, str]) -> None:
+        """Once about each schedule that does not start."""
+        for name, reason in problems.items() - self._problems.items():
+            log.warning("schedule not started", schedule=name, reason=reason)
+        self._problems = problems
 
     async def release(self) -> int:
         """Start the jobs that can start. Returns how many."""
         claimed = await asyncio.to_thread(self._schedules.claim)
-        for pending, states in claimed:
-            await self._start(pending, states)
+        ends = await asyncio.gather(
+            *(self._start(pending, states) for pending, states in claimed), return_exceptions=True
+        )
+        published: list[str] = []
+        failures: list[BaseException] = []
+        for (pending, _), end in zip(claimed, ends, strict=True):
+            if end is True:
+                published.append(pending.id)
+            elif isinstance(end, BaseException):
+                failures.append(end)  # the others start; this one is tried again
+                log.warning("job not started", job=pending.id, reason=str(end))
+        if published:
+            await asyncio.to_thread(self._schedules.remove_pending, published)
+        for failure in failures:
+            if is_transient(failure) or not isinstance(failure, Exception):
+                raise failure  # the database or the broker is away
         return len(claimed)
 
-    async def _start(self, pending: PendingJob, states: Mapping[str, JobState]) -> None:
+    async def _start(self, pending: PendingJob, states: Mapping[str, JobState]) -> bool:
+        """Whether it is published; otherwise it has ended."""
         try:
             _check_predecessors(pending, states)
-            body = await asyncio.to_thread(self._body, pending)
+            body = (
+                await asyncio.to_thread(self._body, pending) if pending.template else pending.body
+            )
             request, form = read_request(body)
         except PenstockError as error:
+            if error.transient:
+                raise
             await self._end(pending, error)
-        else:
-            encoded = EncodedMessage(body, form.value)
-            given = RequestProperties(options=pending.options, scheduled=True)
-            properties = write_request_properties(encoded, request.id, given)
+            return False
+        given = RequestProperties(options=pending.options, scheduled=True)
+        properties = write_request_properties(EncodedMessage(body, form.value), request.id, given)
+        try:
             await self._requester.send(request.type, body, properties)
-        await asyncio.to_thread(self._schedules.remove_pending, pending.id)
+        except ContentTooLarge as error:
+            await self._end(pending, error)
+            return False
+        return True
 
     async def _end(self, pending: PendingJob, error: PenstockError) -> None:
         """It cannot start: that is recorded, as a worker would report it."""
-        now = datetime.now(UTC)
         state = JobState.CANCELLED if isinstance(error, PredecessorFailed) else JobState.FAILED
-        change = JobChange(
-            pending.id, pending.kind, state, 1, FINAL_RANK, now, 1.0, end=now, error=str(error)
-        )
-        await asyncio.to_thread(self._jobs.add, [change])
+        await asyncio.to_thread(self._schedules.end_pending, pending.id, state, str(error))
 
     def _body(self, pending: PendingJob) -> bytes:
-        if not pending.template or detect_format(pending.body) is not MessageFormat.JSON:
-            return pending.body
+        """With the results of the jobs before it."""
 
         def result(identity: str) -> Any:
             response, _ = read_response(self._jobs.content(identity, "response").body)

@@ -16,6 +16,7 @@ from penstock_jobs.errors import CommandError
 from penstock_jobs.shells.cleanup import CleanupProcess
 from penstock_jobs.shells.reaper import reaper_command
 from penstock_jobs.shells.shell import (
+    GRACE_SECONDS,
     CommandOutcome,
     OutputTail,
     read_lines,
@@ -27,9 +28,11 @@ _PIPES_SECONDS: Final = 2.0
 
 
 class LocalShell:
-    def __init__(self, parent: Path | None = None) -> None:
-        """Folders are created below `parent`, by default the directory for temporary files."""
+    def __init__(self, parent: Path | None = None, *, grace: float | None = GRACE_SECONDS) -> None:
+        """Folders are created below `parent`, by default the directory for temporary files. `grace`
+        is between the request to end and the kill; None: killed only when cancelled again."""
         self._parent = parent
+        self._grace = grace
         self._cleanup: CleanupProcess | None = None
 
     @asynccontextmanager
@@ -38,7 +41,7 @@ class LocalShell:
         path = Path(tempfile.mkdtemp(prefix="penstock-job-", dir=self._parent))
         cleanup.watch(str(path))
         try:
-            yield LocalFolder(path, cleanup)
+            yield LocalFolder(path, cleanup, self._grace)
         finally:
             await asyncio.to_thread(shutil.rmtree, path, True)
             cleanup.forget(str(path))
@@ -50,9 +53,10 @@ class LocalShell:
 
 
 class LocalFolder:
-    def __init__(self, path: Path, cleanup: CleanupProcess) -> None:
+    def __init__(self, path: Path, cleanup: CleanupProcess, grace: float | None) -> None:
         self._path = path
         self._cleanup = cleanup
+        self._grace = grace
 
     @property
     def path(self) -> str:
@@ -99,7 +103,7 @@ class LocalFolder:
                         read_lines(output.read, output_tail, on_line),
                         read_lines(errors.read, error_tail, on_error_line),
                     )
-                    await _wait(process, control, pipes)
+                    await _wait(process, control, pipes, self._grace)
                 finally:
                     self._cleanup.forget(str(process.pid))
                 if number := control.recv(16):
@@ -129,6 +133,7 @@ async def _wait(
     process: asyncio.subprocess.Process,
     control: socket.socket,
     pipes: asyncio.Future[tuple[None, None]],
+    grace: float | None,
 ) -> None:
     def ask() -> None:
         with suppress(BrokenPipeError):
@@ -139,7 +144,7 @@ async def _wait(
             control.shutdown(socket.SHUT_WR)
 
     try:
-        await wait_or_end(process.wait, ask, kill)
+        await wait_or_end(process.wait, ask, kill, grace)
     finally:
         kill()  # what is left
         with suppress(TimeoutError):

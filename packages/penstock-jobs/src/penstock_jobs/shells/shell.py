@@ -1,7 +1,8 @@
 """The interface of shells: a folder for one job, with files and commands in it.
 
 A command is a list of words, never a line for a shell to parse. When it is cancelled it is asked to
-end, and after a grace it is killed with everything it has started. Its output is passed on line by
+end, and after the grace of its shell, or when it is cancelled again, it is killed with everything
+it has started. Its output is passed on line by
 line, and a bounded tail of it is stored.
 """
 
@@ -81,16 +82,19 @@ class OutputTail:
 
 
 async def wait_or_end(
-    ended: Callable[[], Awaitable[object]], ask: Callable[[], None], kill: Callable[[], None]
+    ended: Callable[[], Awaitable[object]],
+    ask: Callable[[], None],
+    kill: Callable[[], None],
+    grace: float | None,
 ) -> None:
-    """Wait for a command. When cancelled, `ask` it to end, and `kill` it after the grace, or when
-    cancelled again."""
+    """Wait for a command. When cancelled, `ask` it to end, and `kill` it after the grace, if there
+    is one, or when cancelled again."""
     try:
         await ended()
     except asyncio.CancelledError:
         ask()
         try:
-            await asyncio.wait_for(ended(), GRACE_SECONDS)
+            await asyncio.wait_for(ended(), grace)
         except (TimeoutError, asyncio.CancelledError):
             kill()
             await ended()

@@ -24,6 +24,7 @@ from penstock.client.ssh import SshConnection
 from penstock.core.errors import ConfigurationError
 from penstock_jobs.errors import CommandError
 from penstock_jobs.shells.shell import (
+    GRACE_SECONDS,
     CommandOutcome,
     OutputTail,
     read_lines,
@@ -84,11 +85,18 @@ _EXTRA_SECONDS: Final = 10.0
 
 class SshShell:
     def __init__(
-        self, url: str, *, keys: Sequence[Path] = (), known_hosts: Path | None = None
+        self,
+        url: str,
+        *,
+        keys: Sequence[Path] = (),
+        known_hosts: Path | None = None,
+        grace: float | None = GRACE_SECONDS,
     ) -> None:
+        """`grace` as in `LocalShell`."""
         parts = urlsplit(url)
         if parts.scheme != "ssh" or not parts.hostname:
             raise ConfigurationError(f"{url!r}: the form is ssh://user@host:22")
+        self._grace = grace
         self._ssh = SshConnection(
             parts.hostname,
             parts.port or 22,
@@ -108,7 +116,7 @@ class SshShell:
             reason = str(result.stderr or "").strip()
             raise CommandError(f"{self._ssh.name}: cannot create a folder: {reason}")
         try:
-            yield SshFolder(connection, path)
+            yield SshFolder(connection, path, self._grace)
         finally:
             with suppress(OSError, asyncssh.Error):  # otherwise the script removes it
                 await connection.run(shlex.join(["rm", "-rf", path]), check=False)
@@ -118,8 +126,11 @@ class SshShell:
 
 
 class SshFolder:
-    def __init__(self, connection: asyncssh.SSHClientConnection, path: str) -> None:
+    def __init__(
+        self, connection: asyncssh.SSHClientConnection, path: str, grace: float | None
+    ) -> None:
         self._connection = connection
+        self._grace = grace
         self.path = path
 
     async def write(self, name: str, content: bytes) -> str:
@@ -172,7 +183,7 @@ class SshFolder:
             asyncio.get_running_loop().call_later(_EXTRA_SECONDS, process.close)
 
         try:
-            await wait_or_end(process.wait_closed, ask, kill)
+            await wait_or_end(process.wait_closed, ask, kill, self._grace)
         finally:
             with suppress(TimeoutError):
                 await asyncio.wait_for(pipes, _EXTRA_SECONDS)

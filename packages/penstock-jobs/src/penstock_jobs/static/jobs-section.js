@@ -37,11 +37,14 @@ function jobs(view) {
     ["", row => canEdit && (row.state === "failed" || row.state === "cancelled" ? button("Retry", () => act("retry", row.id, "Submitted again")) : ["scheduled", "waiting", "running", "retrying"].includes(row.state) ? button("Cancel", () => act("cancel", row.id, "Cancelled"), "plain danger") : ""), "num"]], found, "No jobs"),
   h("div", { class: "pager" }, `${number(count)} jobs`, page > 1 && button("‹ Previous", () => go({ page: page - 1 })), count > page * 50 && button("Next ›", () => go({ page: page + 1 })))), wrong(rows), view.signal);
   view.run("", async () => {
-    const [names, found] = await Promise.all([get("/api/sections/jobs/queues"), get("/api/queues?columns=name,vhost,messages,consumers", view.signal)]);
-    const of = name => found.find(one => one.name === name);
-    const cell = name => of(name) ? link(`queue/${part(of(name).vhost)}/${part(name)}`, number(of(name).messages)) : "–";
-    queues.replaceChildren(table([["Type", row => row.kind, "name"], ["Waiting", row => cell(row.request), "num"], ["Consumers", row => number(of(row.request)?.consumers), "num"], ["Dead letters", row => of(row.dead) ? link(`messages/${part(of(row.dead).vhost)}/${part(row.dead)}`, number(of(row.dead).messages)) : "–", "num"]],
-      names.filter(row => of(row.request)), "No queue of jobs is declared"));
+    const names = await get("/api/sections/jobs/queues"), prefix = names[0].request.split(".")[0];
+    const path = `/api/queues?columns=name,vhost,messages,consumers&sort=name&page=1&page_size=500&name=${part(`${prefix}.`)}`;
+    watch(path, 3, ({ items: found }) => {
+      const of = name => found.find(one => one.name === name);
+      const cell = (name, page) => of(name) ? link(`${page}/${part(of(name).vhost)}/${part(name)}`, number(of(name).messages)) : "–";
+      queues.replaceChildren(table([["Type", row => row.kind, "name"], ["Waiting", row => cell(row.request, "queue"), "num"], ["Consumers", row => number(of(row.request)?.consumers), "num"], ["Dead letters", row => cell(row.dead, "messages"), "num"]],
+        names.filter(row => of(row.request)), "No queue of jobs is declared"));
+    }, wrong(queues), view.signal);
   });
 }
 

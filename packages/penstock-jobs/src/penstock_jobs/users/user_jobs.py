@@ -145,6 +145,9 @@ class UserJobs(JobService):
     def check_operator(self, what: str) -> None:
         self._check(self._user.is_operator, what)
 
+    async def log_action(self, action: str, detail: str) -> None:
+        await self._log(action, detail=detail)
+
     def _sees(self, record: JobRecord) -> bool:
         return self._owner is None or record.owner == self._owner
 

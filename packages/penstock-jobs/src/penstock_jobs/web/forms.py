@@ -16,7 +16,7 @@ from nicegui import ui
 from penstock.core.errors import PenstockError
 from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats.csv import write_csv
-from penstock_jobs.formats.json import read_request
+from penstock_jobs.formats.json import read_request, write_request
 from penstock_jobs.http import submission
 from penstock_jobs.http.submission import DatasetCheck, DatasetPurpose
 from penstock_jobs.model import (
@@ -25,6 +25,7 @@ from penstock_jobs.model import (
     CommandRun,
     Dataset,
     Fake,
+    JobOptions,
     JobRequest,
     JobState,
     PredictModels,
@@ -50,7 +51,7 @@ def new_name(kind: str) -> str:
 
 
 class SubmitForm:
-    """The id, the submit button, and the submission."""
+    """The id, the options, the submit button, and the submission."""
 
     def __init__(self, jobs: JobService, kind: str, verb: str) -> None:
         self._jobs = jobs
@@ -59,6 +60,14 @@ class SubmitForm:
 
     def draw(self, make: Callable[[str], Sequence[JobRequest]]) -> None:
         """`make` is called with the id; several requests are compared in the end."""
+        options = ui.expansion("Options", icon="tune").props("dense").classes("p-peek")
+        with options, ui.row().classes("pt-2"):
+            self._priority = ui.number("Priority, 9 is first", value=0, min=0, max=9)
+            self._attempts = ui.number("Attempts at most", min=1, max=100)
+            self._limit = ui.number("Time limit in seconds", min=0.1)
+            self._at = ui.input("Start at", placeholder="2026-12-01T06:00+01:00")
+            for field in (self._priority, self._attempts, self._limit, self._at):
+                field.props("outlined dense").classes("p-choice-wide")
         with ui.row().classes("p-send"):
             self._name = ui.input("Job id", value=new_name(self._kind))
             self._name.props("outlined dense maxlength=255").classes("p-send-name")
@@ -72,12 +81,27 @@ class SubmitForm:
         name = self._name.value.strip() or new_name(self._kind)
         self._button.disable()
         try:
-            ids = [await self._jobs.submit(request) for request in make(name)]
+            options, at = self._options()
+            ids = [await self._jobs.submit(each, options, at=at) for each in make(name)]
         except (PenstockError, ConnectionError) as error:
             ui.notify(str(error), type="negative")
             self._button.enable()
         else:
             ui.navigate.to(address(ids[0]) if len(ids) == 1 else comparison_address(ids))
+
+    def _options(self) -> tuple[JobOptions, datetime | None]:
+        attempts, limit = self._attempts.value, self._limit.value
+        options = JobOptions(
+            int(self._priority.value or 0),
+            None if attempts is None else int(attempts),
+            None if limit is None else float(limit),
+        )
+        text = (self._at.value or "").strip()
+        try:
+            return options, datetime.fromisoformat(text).astimezone() if text else None
+        except ValueError:
+            problem = f"Start at {text!r}: must be a time, as 2026-12-01T06:00+01:00"
+            raise JobFormatError(problem) from None
 
 
 class DatasetUpload:
@@ -276,9 +300,10 @@ class BuildForm:
 
 
 class CommandForm:
-    """A program that a worker allows, with its arguments."""
+    """A program that a worker allows, with its arguments and files."""
 
     def __init__(self, jobs: JobService) -> None:
+        self._files: dict[str, bytes] = {}
         self._form = SubmitForm(jobs, "command", "Run")
 
     async def draw(self) -> None:
@@ -287,7 +312,22 @@ class CommandForm:
         ).classes("p-muted")
         line = ui.input("Program and arguments", placeholder="/usr/bin/wc -l data.csv")
         line.props("outlined dense").classes("w-full")
-        self._form.draw(lambda name: [CommandRun(name, _words(line.value or ""))])
+        hint = "For the working directory of the program, by their names"
+        drop_zone("Files", hint, self._add_file, accept="*", several=True)
+        self._shown = ui.column().classes("w-full gap-2").props("data-found=files")
+
+        def make(name: str) -> JobRequest:
+            request = CommandRun(name, _words(line.value or ""), self._files)
+            return read_request(write_request(request))
+
+        self._form.draw(lambda name: [make(name)])
+
+    async def _add_file(self, name: str, data: bytes) -> None:
+        known = name in self._files
+        self._files[name] = data
+        if not known:
+            with self._shown:
+                upload.show_accepted(name, f"{len(data):,} bytes")
 
 
 class CallForm:

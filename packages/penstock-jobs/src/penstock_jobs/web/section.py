@@ -6,6 +6,7 @@ another section the pages and results need the operator role.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,9 @@ from pathlib import Path
 from nicegui import ui
 
 import penstock_store
+from penstock.cli.client_options import parse_duration
 from penstock.core.errors import NotFound
+from penstock_jobs.history.repository import RETENTION_SECONDS
 from penstock_jobs.service import JobService
 from penstock_jobs.users.authenticator import JobsAuthenticator
 from penstock_jobs.users.repository import JobRole, JobUser, UserRepository
@@ -41,10 +44,16 @@ def section(context: SectionContext) -> DashboardSection:
     @asynccontextmanager
     async def open_jobs() -> AsyncIterator[JobService]:
         with penstock_store.open(context.database, context.data) as database:
-            async with JobService(context.broker, database) as jobs:
+            async with JobService(context.broker, database, retention=_retention()) as jobs:
                 yield jobs
 
     return section_over(open_jobs)
+
+
+def _retention() -> float:
+    """That of the worker and the API, whose option `--keep` has this variable, too."""
+    text = os.environ.get("PENSTOCK_JOBS_KEEP")
+    return parse_duration(text) if text else RETENTION_SECONDS
 
 
 def gated(context: SectionContext) -> tuple[DashboardSection, JobsAuthenticator]:
@@ -55,7 +64,7 @@ def gated(context: SectionContext) -> tuple[DashboardSection, JobsAuthenticator]
     async def open_jobs() -> AsyncIterator[JobService]:
         with penstock_store.open(context.database, context.data) as database:
             authenticator.users = UserRepository(database)
-            async with JobService(context.broker, database) as jobs:
+            async with JobService(context.broker, database, retention=_retention()) as jobs:
                 yield jobs
 
     return section_over(open_jobs, authenticator), authenticator
@@ -186,5 +195,5 @@ def _missing(text: str) -> None:
     with ui.column().classes("p-card p-empty"):
         ui.icon("search_off").classes("p-empty-icon")
         ui.label(f"{text[:1].upper()}{text[1:]}").classes("p-h2")
-        ui.label("It may have expired: jobs are stored for thirty days.").classes("p-muted")
+        ui.label("It may have expired.").classes("p-muted")
         ui.link("All jobs", "/jobs").classes("p-accent")

@@ -29,9 +29,8 @@ def drop_zone(
         zone.reset()
 
     def rejected() -> None:
-        ui.notify(
-            f"the file must be {accept} and at most {MAX_UPLOAD_BYTES // MiB} MB", type="negative"
-        )
+        kind = "" if accept == "*" else f"{accept} and "
+        ui.notify(f"a file must be {kind}at most {MAX_UPLOAD_BYTES // MiB} MB", type="negative")
 
     zone = ui.upload(
         multiple=several,

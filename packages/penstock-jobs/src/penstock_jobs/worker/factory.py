@@ -119,8 +119,9 @@ def _executors(plan: WorkerPlan) -> list[JobExecutor]:
 
 
 def _shell(plan: WorkerPlan) -> CommandShell:
+    """Without a grace of its own: the worker's time limits decide when a command is killed."""
     if not plan.shell:
-        return LocalShell()
+        return LocalShell(grace=None)
     from penstock_jobs.shells.ssh import SshShell
 
-    return SshShell(plan.shell, keys=plan.keys, known_hosts=plan.known_hosts)
+    return SshShell(plan.shell, keys=plan.keys, known_hosts=plan.known_hosts, grace=None)

@@ -160,7 +160,7 @@ class JobSlots:
         return cleared
 
     def stop(self) -> None:
-        """Start no more jobs; those that run go on."""
+        """Start no more jobs; those that run continue."""
         self._stopping = True
         self._connection.set_prefetch(0)
         self._requeue_waiting()

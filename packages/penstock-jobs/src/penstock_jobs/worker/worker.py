@@ -3,7 +3,7 @@
 It runs on one event loop and never does the work itself: executors do. A request is acknowledged
 together with its final response; until then the broker can redeliver it. Jobs keep running when a
 connection is lost; the request is redelivered, here or elsewhere, and its last receiver responds,
-once. `admission.py` decides about requests, `slots.py` when a job starts; `middleware/` has
+once. `admission.py` decides about requests, `slots.py` when a job starts; `middleware.py` has
 retries, time limits, cancel requests and progress.
 """
 
@@ -36,12 +36,15 @@ from penstock_jobs.queue.worker_connection import (
 from penstock_jobs.worker.admission import RequestAdmission
 from penstock_jobs.worker.job import JobRegistry, JobStage, WorkerJob
 from penstock_jobs.worker.metrics import WorkerMetrics
-from penstock_jobs.worker.middleware import JobDecision, WorkerMiddleware
-from penstock_jobs.worker.middleware.cancellation import CANCELLED, CancellationMiddleware
-from penstock_jobs.worker.middleware.output import OutputMiddleware
-from penstock_jobs.worker.middleware.progress import ProgressMiddleware
-from penstock_jobs.worker.middleware.retries import RetryMiddleware
-from penstock_jobs.worker.middleware.time_limits import TimeLimitMiddleware
+from penstock_jobs.worker.middleware import (
+    CANCELLED,
+    CancellationMiddleware,
+    JobDecision,
+    ProgressMiddleware,
+    RetryMiddleware,
+    TimeLimitMiddleware,
+    WorkerMiddleware,
+)
 from penstock_jobs.worker.responses import JobResponseWriter
 from penstock_jobs.worker.slots import JobSlots
 
@@ -114,7 +117,6 @@ class Worker:
             self._cancellation,
             TimeLimitMiddleware(settings.soft, settings.hard),
             ProgressMiddleware(responses, connection.publish_progress),
-            OutputMiddleware(responses, connection.publish_progress),
             RetryMiddleware(
                 settings.retry_policy, settings.retry_policies, responses, self.metrics
             ),
@@ -297,7 +299,7 @@ class Worker:
     # Lost connections, cancel requests, requeued jobs.
 
     def _connection_lost(self) -> None:
-        """Waiting requests are redelivered by the broker; running jobs go on."""
+        """Waiting requests are redelivered by the broker; running jobs continue."""
         self.metrics.lost += 1
         for job in self._slots.clear_waiting():
             self._registry.close(job)

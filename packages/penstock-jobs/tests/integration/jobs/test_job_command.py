@@ -119,6 +119,9 @@ def test_a_command_prints_where_it_was_asked_for_and_in_the_history(
     assert (tmp_path / "out").read_text() == "something\n"
     wait_for_end(name, database)
     assert "something\n" in here("output", name, "--database", database).stdout
+    again = here("result", name, "--database", database, "-o", str(tmp_path / "again"))
+    assert (again.exit_code, (tmp_path / "again").read_text()) == (0, "something\n")
+    assert here("result", "none", "--database", database).exit_code != 0
 
 
 def test_a_command_that_fails_fails_where_it_was_asked_for(

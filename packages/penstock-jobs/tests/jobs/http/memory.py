@@ -142,6 +142,7 @@ class MemoryJobs(JobService):
         self.forms[request.id] = form
         state = JobState.WAITING if at is None or at <= now() else JobState.SCHEDULED
         record = JobRecord(request.id, request.type, state, now(), now(), owner=owner)
+        record = replace(record, priority=self.options[request.id].priority)
         await self._store(record)
         return request.id
 

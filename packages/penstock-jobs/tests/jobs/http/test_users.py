@@ -52,7 +52,8 @@ def clients(users: UserRepository) -> dict[str, httpx.AsyncClient]:
 
     limits = ApiLimits(token="the server's", find_user=find_user)
     transport = httpx.ASGITransport(create_app(MemoryJobs(), limits, users))
-    tokens = {name: users.new_token(name) for name in NAMES} | {"": "wrong"}
+    tokens = {name: users.new_token(name) for name in NAMES}
+    tokens |= {"": "wrong", "server token": "the server's"}
     return {
         name: httpx.AsyncClient(
             transport=transport, base_url=URL, headers={"Authorization": f"Bearer {token}"}
@@ -97,6 +98,25 @@ async def test_each_role_sees_and_changes_what_it_may(
         ("bob", "cancelled"),
         ("bob", "submitted"),
     ]
+
+
+async def test_what_operators_change_is_logged_for_the_servers_token_too(
+    clients: dict[str, httpx.AsyncClient],
+) -> None:
+    new = {"request": {"type": "fake", "duration": 0}, "every": 60}
+    matrix = {"title": "River", "columns": ["CLASS", "FC"]}
+    for name in ("olga", "server token"):
+        assert (await clients[name].put("/schedules/probe", json=new)).status_code == 200
+        assert (await clients[name].put("/matrices/river", json=matrix)).status_code == 200
+        assert (await clients[name].delete("/schedules/probe")).status_code == 204
+        assert (await clients[name].delete("/matrices/river")).status_code == 204
+    assert await submit(clients["server token"], "its") == 202
+    assert (await clients["ada"].delete("/schedules/probe")).status_code == 403
+
+    log = (await clients["olga"].get("/audit")).json()
+    changes = ["changed schedule", "changed matrix", "removed schedule", "removed matrix"]
+    for name, actions in {"olga": changes, "server token": [*changes, "submitted"]}.items():
+        assert [each["action"] for each in reversed(log) if each["who"] == name] == actions
 
 
 async def test_sessions_end_and_refused_sign_ins_are_logged(users: UserRepository) -> None:

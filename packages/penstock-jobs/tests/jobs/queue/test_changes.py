@@ -17,6 +17,7 @@ from penstock_jobs.history.changes import (
     merge_changes,
     summary,
 )
+from penstock_jobs.history.recorder import JobRecorder
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import Fake, JobResponse, JobState, VoteResult
 from penstock_jobs.queue.properties import (
@@ -139,3 +140,19 @@ def test_what_is_old_is_removed_with_all_that_belongs_to_it(embedded_template: s
             "SELECT FROM job_event UNION ALL SELECT FROM job_content UNION ALL SELECT FROM job"
         )
     assert left == []
+
+
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("nan"), 10**5000], ids=["inf", "nan", "long"]
+)
+def test_figures_that_no_database_stores_are_no_summary(value: float) -> None:
+    response = JobResponse("1", "call", 1.0, NOW, value={"a\0": 1, "big": value, "b": 2})
+    assert summary(response) == {"b": 2}
+
+
+async def test_a_message_that_cannot_be_stored_holds_up_no_other(embedded_template: str) -> None:
+    with copy_of(embedded_template) as url, Database(url) as database:
+        repository = JobRepository(database)
+        recorder = JobRecorder("amqp://localhost", repository)
+        await recorder._store([replace(asked(), id="a\0"), asked(), replace(asked(), id="2")])
+        assert set(repository.known(["1", "2"])) == {"1", "2"}

@@ -44,7 +44,7 @@ from penstock_jobs.queue.worker_connection import (
 )
 from penstock_jobs.shells.shell import GRACE_SECONDS
 from penstock_jobs.worker.job import TRANSITIONS, JobRegistry, JobStage, RequestMatch, WorkerJob
-from penstock_jobs.worker.middleware.time_limits import TimeLimitMiddleware
+from penstock_jobs.worker.middleware import TimeLimitMiddleware
 from penstock_jobs.worker.slots import PrefetchController, RateLimit, first_prefetch
 from tests.jobs.queue.line import Bench
 

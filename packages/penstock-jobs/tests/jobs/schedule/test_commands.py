@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from penstock_jobs.commands.job import app
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import JobOptions, JobState
-from penstock_jobs.schedule.repository import ScheduleRepository
+from penstock_jobs.schedule.repository import ScheduleRepository, workflow_jobs
 from penstock_store import Database
 from tests.databases import copy_of
 
@@ -68,6 +68,40 @@ def test_a_request_waits_for_its_time(
     assert run("schedule", "at", "tomorrow", request_file)[0] == 2
     again = request_file.read_text().replace("monthly", "other")
     assert run("schedule", "at", at.isoformat(), "-", "--unique", "m", text=again)[0] != 0
+
+    assert run("schedule", "cancel", "monthly") == (0, "monthly: cancelled\n")
+    assert JobRepository(database).get("monthly").state is JobState.CANCELLED
+    stored = JobRepository(database).content("monthly", "request")
+    assert json.loads(stored.body)["function"] == "reports:monthly"
+    assert run("schedule", "cancel", "monthly")[0] != 0
+
+
+def test_a_schedule_that_cannot_start_holds_up_no_other(
+    run: Run, schedules: ScheduleRepository, database: Database, request_file: Path
+) -> None:
+    for name in ("bad", "good"):
+        assert run("schedule", "add", name, request_file, "--every", "1h")[0] == 0
+    database.execute("UPDATE job_schedule SET next_at = now()")
+    database.execute("UPDATE job_schedule SET zone = 'Mars', every = NULL, cron = '@daily' "
+                     "WHERE id = 'bad'")  # fmt: skip
+
+    assert schedules.start_occurrences() == {"bad": "time zone 'Mars': unknown; as Europe/Madrid"}
+    assert schedules.schedule("bad").last_job is None
+    [(pending, _)] = schedules.claim()
+    assert pending.id == schedules.schedule("good").last_job
+
+
+def test_a_job_is_stored_while_another_waits_for_its_result(
+    schedules: ScheduleRepository, database: Database
+) -> None:
+    wait = {"type": "fake", "duration": 0}
+    schedules.add_pending(workflow_jobs({"id": "w", "chain": [wait, wait]}, JobOptions()))
+    jobs = JobRepository(database)
+    schedules.remove_pending(["w.1"])  # published
+    database.execute("UPDATE job SET state = 'done', expires_at = now() WHERE id = 'w.1'")
+    assert jobs.clean_up() == 0
+    schedules.remove_pending(["w.2"])
+    assert jobs.clean_up() == 1
 
 
 def test_schedules_are_added_changed_paused_and_removed(

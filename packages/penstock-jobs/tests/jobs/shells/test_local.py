@@ -16,6 +16,7 @@ import pytest
 from penstock_jobs.errors import CommandError
 from penstock_jobs.shells.local import LocalFolder, LocalShell
 from penstock_jobs.shells.shell import LINE_BYTES, OUTPUT_TAIL_BYTES, OutputTail
+from penstock_jobs.worker.factory import WorkerPlan, _shell
 from tests.jobs.shells.processes import alive, cancelled, script, until, until_gone
 
 
@@ -85,6 +86,21 @@ async def test_a_command_that_does_not_end_when_asked_is_killed(folder: LocalFol
     begun, asked = await cancelled(folder, script(program), kill="asked")
     assert asked == "asked"
     await until_gone(int(begun))
+
+
+@pytest.mark.parametrize(
+    ("grace", "seconds", "lines"),
+    [(0.2, 60, ["begun", "asked"]), (None, 0.5, ["begun", "asked", "tidied"])],
+)
+async def test_the_grace_of_a_shell_is_between_the_request_to_end_and_the_kill(
+    tmp_path: Path, grace: float | None, seconds: float, lines: list[str]
+) -> None:
+    """A worker's shell has none: its time limits decide."""
+    shell = LocalShell(tmp_path, grace=grace) if grace else _shell(WorkerPlan())
+    program = f"trap 'echo asked; sleep {seconds}; echo tidied; exit' TERM; echo begun; "
+    async with shell.folder() as folder:
+        assert await cancelled(folder, script(f"{program} sleep 60 & wait")) == lines
+    await shell.close()
 
 
 async def test_what_a_command_has_started_ends_with_it(folder: LocalFolder) -> None:

@@ -69,7 +69,8 @@ class Workshop:
             if isinstance(request, Fake):
                 await self._wait(request, begun)
             if isinstance(request, CommandRun):
-                self._jobs.printed[record.id] = f"{' '.join(request.argv)}\n"
+                files = [f"{name}: {len(data)} bytes\n" for name, data in request.files.items()]
+                self._jobs.printed[record.id] = "".join([" ".join(request.argv), "\n", *files])
             response = await asyncio.to_thread(done, request)
         except PenstockError as error:
             await self._jobs.change(record.id, state=JobState.FAILED, error=str(error))

@@ -179,6 +179,25 @@ def test_a_command_is_run_and_its_output_shown(page: Page) -> None:
     expect(page.locator("[data-output]")).to_have_text("/bin/echo a <b>")
 
 
+def test_a_job_has_its_options_and_its_files(page: Page) -> None:
+    page.goto("/jobs")
+    page.get_by_role("tab", name="Command").click()
+    panel = page.get_by_role("tabpanel")
+    panel.get_by_label("Program and arguments").fill("/usr/bin/wc data.csv")
+    file = FilePayload(name="data.csv", mimeType="text/csv", buffer=b"1;2\n")
+    panel.locator("input[type=file]").set_input_files(file)
+    expect(page.locator("[data-found=files]").get_by_text("4 bytes")).to_be_visible()
+    panel.get_by_text("Options", exact=True).click()
+    panel.get_by_label("Priority, 9 is first").fill("7")
+    panel.get_by_label("Start at").fill("tomorrow")
+    panel.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("Start at 'tomorrow': must be a time")).to_be_visible()
+    panel.get_by_label("Start at").fill("2026-01-01T06:00Z")
+    panel.get_by_role("button", name="Run").click()
+    expect(page.locator("[data-output]")).to_have_text("/usr/bin/wc data.csv\ndata.csv: 4 bytes")
+    expect(page.locator(".p-facts").get_by_text("priority 7")).to_be_visible()
+
+
 def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     start_trial(page, "trial-2", 600)
     page.goto("/jobs")

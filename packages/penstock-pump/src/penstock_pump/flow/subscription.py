@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from penstock.client import Fabric, ReceivedMessage
-from penstock.client.amqp091.channel import AmqpClientChannel
+from penstock.client.amqp091.channel import (
+    AckChannel,
+    AmqpClientChannel,
+    acknowledge_all,
+)
 from penstock.client.amqp091.connection import (
     AmqpClientConnection,
     AmqpRecoveringConnection,
@@ -224,14 +228,9 @@ class QueueSubscription:
         channel.on_cancelled = lambda _: connection.abandon()
 
 
-class AckChannel(Protocol):
-    def ack(self, tag: int, *, multiple: bool = False) -> None: ...
-
-
 class AckBatcher:
-    """Acknowledgements of one channel, sent at the end of the loop's pass. All deliveries up to the
-    first unfinished one are one `multiple` acknowledgement; later ones are acknowledged one by one,
-    so none waits for a slow one."""
+    """Acknowledgements of one channel, sent at the end of the loop's pass. None waits for a slow
+    delivery before it."""
 
     def __init__(self, channel: AckChannel) -> None:
         self._channel = channel
@@ -248,17 +247,7 @@ class AckBatcher:
 
     def _flush(self) -> None:
         done, self._done = self._done, set()
-        first: list[int] = []
-        for tag in self._unacked:
-            if tag not in done:
-                break
-            first.append(tag)
-        if first:
-            self._channel.ack(first[-1], multiple=True)
-        for tag in sorted(done.difference(first)):
-            self._channel.ack(tag)
-        for tag in done:
-            self._unacked.pop(tag, None)
+        acknowledge_all(self._channel, self._unacked, done)
 
 
 class BindingFile:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol, cast
+import socket
+import struct
+import time
+from typing import Any, Final, Protocol, cast
 
 from penstock.broker.flow_control import ReadFlowControl
 from penstock.broker.host import ClientConnection, Host
+
+#: `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux's `struct tcp_info`.
+_TCP_BYTES: Final = struct.Struct("=120xQQ")
 
 
 class SocketTerminal(ClientConnection, Protocol):
@@ -28,8 +34,19 @@ def register_connection(
     terminal.flow_control.start()
     terminal.peer = transport.get_extra_info("peername") or ("", 0)
     terminal.tls = transport.get_extra_info("ssl_object") is not None
-    terminal.host.clients[terminal] = None
+    terminal.host.clients[terminal] = time.time()
     terminal.host.kernel.metrics.connections_opened += 1
+
+
+def connection_traffic(terminal: SocketTerminal) -> tuple[int, int]:
+    """Bytes received and sent, as the kernel counts them: what is not asked for costs nothing."""
+    connection = terminal.transport.get_extra_info("socket")
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_BYTES.size)
+        sent, received = _TCP_BYTES.unpack(info)
+    except (AttributeError, OSError, struct.error):  # closed, or not TCP
+        return 0, 0
+    return received, sent
 
 
 def connection_name(terminal: SocketTerminal) -> str:

@@ -80,7 +80,7 @@ class Host(Protocol):
     alarms: Alarms
     connection_limiter: ConnectionLimiter
     credential_expiry: CredentialExpiry
-    clients: dict[ClientConnection, None]
+    clients: dict[ClientConnection, float]  #: and when they connected, in seconds since 1970
     product: dict[str, Any]  #: server properties
     draining: bool
 

@@ -13,6 +13,7 @@ import typer
 from penstock.cli.client_options import DEFAULT_URL, Url
 from penstock.cli.options import AsJson
 from penstock.cli.table import new_table
+from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.units import parse_bytes, parse_seconds
 from penstock.perf.load_test import QUANTILES, LoadResult, LoadTest
 from penstock.perf.workload import MIN_SIZE, LoadPattern, Workload
@@ -66,11 +67,11 @@ def perf(
         raise typer.BadParameter(f"--pattern {pattern}: should be queue, topic or stream")
     if publishers + consumers == 0:
         raise typer.BadParameter("--publishers 0 --consumers 0: nothing to do")
-    is_mqtt = url.startswith(("mqtt", "ws"))
-    if is_mqtt and pattern != "topic":
-        raise typer.BadParameter(f"--pattern {pattern}: MQTT has topics only")
+    protocol = protocol_of(url)
+    if protocol in (BrokerProtocol.MQTT, BrokerProtocol.PADRES) and pattern != "topic":
+        raise typer.BadParameter(f"--pattern {pattern}: {protocol.value} has topics only")
     kind: LoadPattern = pattern  # type: ignore[assignment]
-    separator = "/" if is_mqtt else "."
+    separator = "/" if protocol is BrokerProtocol.MQTT else "."
     workload = Workload(
         url=url,
         pattern=kind,

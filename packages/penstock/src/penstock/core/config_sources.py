@@ -32,7 +32,8 @@ CONFIG_FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
 #: Variables with our prefix that are not settings: those of command options (`--url`, …), …
 _NO_SETTINGS: Final = (
     *(CONFIG_FILE_VARIABLE, "PENSTOCK_URL", "PENSTOCK_PASSWORD", "PENSTOCK_DATABASE"),
-    *("PENSTOCK_CACHE", "PENSTOCK_JOBS_PASSWORD", "PENSTOCK_JOBS_TOKEN", "PENSTOCK_SPARK_MASTER"),
+    *("PENSTOCK_CACHE", "PENSTOCK_JOBS_KEEP", "PENSTOCK_JOBS_PASSWORD", "PENSTOCK_JOBS_TOKEN"),
+    "PENSTOCK_SPARK_MASTER",
 )
 #: … and prefixes of applications.
 _APPLICATIONS: Final = ("PENSTOCK_HIVES_",)

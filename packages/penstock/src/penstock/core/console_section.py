@@ -22,6 +22,6 @@ ConsoleCall = Callable[[dict[str, Any]], Any]
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
     data: Path  #: the broker's data directory
-    broker: str  #: an AMQP URL; empty if the broker has no such listener
+    broker: str  #: an AMQP URL, with the user of `PENSTOCK_URL`; empty without such a listener
     management: str  #: its HTTP URL
     database: str | None = None  #: None for the embedded one

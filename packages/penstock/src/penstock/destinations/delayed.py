@@ -143,14 +143,6 @@ class DueTimes:
     def pop(self) -> None:
         heappop(self._current)
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        """All, in no order."""
-        for each in self._current:
-            yield each >> _OFFSET_BITS, each & _OFFSET_MASK
-        for minute, bucket in list(self._minutes.items()):
-            for each in bucket:
-                yield minute * _MINUTE + (each >> _OFFSET_BITS), each & _OFFSET_MASK
-
 
 class DelayedMessages:
     """The messages of a virtual host, or of one exchange, that wait."""
@@ -162,6 +154,7 @@ class DelayedMessages:
         self._vhost = vhost
         self._kernel = vhost.kernel
         self._due = DueTimes()
+        self._cancelled = 0  #: those among the due times
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
         self._chunks: dict[int, dict[int, LoggedMessage]] = {}  # by base offset
@@ -178,7 +171,7 @@ class DelayedMessages:
         self._arm()
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self._due) - self._cancelled
 
     def _delay(self, message: Message, published: int) -> int:
         if self.exchange is not None:
@@ -227,7 +220,8 @@ class DelayedMessages:
 
     def _publish(self, offset: int) -> None:
         record = self._load(offset)
-        if record is None:  # cancelled
+        if record is None:
+            self._cancelled = max(0, self._cancelled - 1)
             return
         message = record.message
         name = message.exchange if self.exchange is None else self.exchange
@@ -262,15 +256,14 @@ class DelayedMessages:
 
     def find(self, message_id: str | None = None) -> Iterator[tuple[int, LoggedMessage] | None]:
         """Due times, in milliseconds since 1970, and messages; None where others may run."""
-        due = {offset: at for at, offset in self._due}
-        clock = int(time.time() * 1000) - int(self._kernel.loop.time() * 1000)
+        now = time.time() * 1000
         at = max(self._store.acks.floor, self._store.log.first_offset)
         while at < self._store.log.next_offset:
             records, at = self._store.batch(at)
             for record in records:
-                known = message_id is None or _message_id(record) == message_id
-                if known and record.offset in due:
-                    yield due[record.offset] + clock, record
+                due = record.timestamp + self._delay(record.message, record.timestamp)
+                if due > now and message_id in (None, _message_id(record)):
+                    yield due, record
             yield None
 
     def cancel(self, offset: int) -> None:
@@ -281,6 +274,7 @@ class DelayedMessages:
         if record is None:
             raise NotFound(f"no delayed message {offset} in vhost '{self._vhost.name}'")
         self._store.acknowledge(offset, record.message.spool is not None)
+        self._cancelled += 1
 
     def close(self) -> None:
         if self._timer is not None:

@@ -11,14 +11,19 @@ import asyncio
 import contextlib
 import struct
 import time
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, cast
 
 from penstock.client import connect
 from penstock.client.fabric import Fabric
+from penstock.client.message import Body, Headers, ReceivedMessage
+from penstock.client.padres import PadresClient
 from penstock.client.receiver import MessageReceiver
 from penstock.client.sender import MessageSender
+from penstock.client.url import BrokerProtocol, protocol_of
+from penstock.content.formatter import format_operand
 from penstock.core.errors import PenstockError
 from penstock.perf.histogram import LatencyHistogram
 
@@ -44,6 +49,10 @@ class Workload:
     prefetch: int
     qos: int  #: of MQTT
     temporary: bool  #: the queue or stream is deleted at the end
+
+    @property
+    def protocol(self) -> BrokerProtocol | None:
+        return protocol_of(self.url)
 
 
 async def prepare(workload: Workload) -> None:
@@ -79,6 +88,37 @@ def run_process(workload: Workload, publishers: int, consumers: int, pipe: Conne
         asyncio.run(_LoadProcess(workload, pipe).run(publishers, consumers))
 
 
+class PadresLoadMessage(NamedTuple):
+    body: bytes
+
+
+async def padres_sender(client: PadresClient, address: str) -> MessageSender:
+    """Publishes with the address as an attribute, and bodies as payloads."""
+    await client.advertise(_padres_filter(address))
+    publication = f"[class,perf],[address,{format_operand(address)}]"
+
+    async def post(
+        body: Body, headers: Headers | None, ttl: float | None, message_id: str | None
+    ) -> asyncio.Future[None]:
+        return cast("asyncio.Future[None]", await client.post(publication, body))
+
+    return MessageSender(post)
+
+
+async def padres_receiver(client: PadresClient, address: str) -> AsyncIterator[PadresLoadMessage]:
+    await client.subscribe(_padres_filter(address))
+
+    async def messages() -> AsyncIterator[PadresLoadMessage]:
+        async for received in client:
+            yield PadresLoadMessage(received.payload)
+
+    return messages()
+
+
+def _padres_filter(address: str) -> str:
+    return f"[class,eq,perf],[address,eq,{format_operand(address)}]"
+
+
 class _LoadProcess:
     def __init__(self, workload: Workload, pipe: Connection) -> None:
         self._workload = workload
@@ -98,14 +138,8 @@ class _LoadProcess:
     async def _run(
         self, opened: contextlib.AsyncExitStack, publishers: int, consumers: int
     ) -> None:
-        url = self._workload.url
-        receivers = []
-        for _ in range(consumers):
-            receiver = self._receiver(await opened.enter_async_context(connect(url)))
-            receivers.append(await opened.enter_async_context(receiver))
-        senders = [
-            self._sender(await opened.enter_async_context(connect(url))) for _ in range(publishers)
-        ]
+        receivers = [await self._open_receiver(opened) for _ in range(consumers)]
+        senders = [await self._open_sender(opened) for _ in range(publishers)]
         self._report.ready = True
         self._send_report()
         await asyncio.to_thread(self._pipe.recv)  # all processes are ready
@@ -122,13 +156,30 @@ class _LoadProcess:
                 task.cancel()
             await asyncio.gather(*receiving, reporting, return_exceptions=True)
 
+    async def _open_sender(self, opened: contextlib.AsyncExitStack) -> MessageSender:
+        work = self._workload
+        if work.protocol is BrokerProtocol.PADRES:
+            client = await opened.enter_async_context(PadresClient(work.url))
+            return await padres_sender(client, work.address)
+        return self._sender(await opened.enter_async_context(connect(work.url)))
+
+    async def _open_receiver(
+        self, opened: contextlib.AsyncExitStack
+    ) -> AsyncIterable[ReceivedMessage | PadresLoadMessage]:
+        work = self._workload
+        if work.protocol is BrokerProtocol.PADRES:
+            client = await opened.enter_async_context(PadresClient(work.url))
+            return await padres_receiver(client, work.address)
+        receiver = self._receiver(await opened.enter_async_context(connect(work.url)))
+        return await opened.enter_async_context(receiver)
+
     def _sender(self, fabric: Fabric) -> MessageSender:
         work = self._workload
         if work.pattern == "queue":
             return fabric.push(work.address)
         if work.pattern == "stream":
             return fabric.stream(work.address)
-        if work.url.startswith(("mqtt", "ws")):
+        if work.protocol is BrokerProtocol.MQTT:
             return fabric.mqtt.publisher(work.address, qos=work.qos)
         return fabric.publisher(work.address)
 
@@ -138,7 +189,7 @@ class _LoadProcess:
             return fabric.pull(work.address, prefetch=work.prefetch)
         if work.pattern == "stream":
             return fabric.replay(work.address, "next", prefetch=work.prefetch)
-        if work.url.startswith(("mqtt", "ws")):
+        if work.protocol is BrokerProtocol.MQTT:
             return fabric.mqtt.subscribe(work.address, qos=work.qos)
         return fabric.subscribe(work.address, prefetch=work.prefetch)
 
@@ -171,7 +222,7 @@ class _LoadProcess:
     def _confirmed(self) -> None:
         self._report.confirmed += 1
 
-    async def _receive(self, receiver: MessageReceiver) -> None:
+    async def _receive(self, receiver: AsyncIterable[ReceivedMessage | PadresLoadMessage]) -> None:
         unpack, clock = _TIME.unpack_from, time.monotonic
         async for message in receiver:
             body = message.body

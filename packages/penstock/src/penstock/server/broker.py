@@ -118,7 +118,7 @@ class Broker:
         )
         self.credential_expiry = CredentialExpiry()
         self.vhosts: dict[str, VirtualHost] = {}
-        self.clients: dict[ClientConnection, None] = {}
+        self.clients: dict[ClientConnection, float] = {}
         self.draining = False
         self.addresses: list[str] = []
         self.damage: list[str] = []  #: corruption found since the start

@@ -307,7 +307,7 @@ class MqttTestBroker:
         self.alarms = Alarms(self._alarms_changed)
         self.connection_limiter = ConnectionLimiter(1000, 1024)
         self.credential_expiry = CredentialExpiry()
-        self.clients: dict[ClientConnection, None] = {}
+        self.clients: dict[ClientConnection, float] = {}
         self.product: dict[str, Any] = {}
         self.mqtt = MqttProtocol(self)
         self.kernel.write_batch.flush()

@@ -37,6 +37,32 @@ async def test_a_queue_is_bound_by_its_name_from_the_start(api: httpx.AsyncClien
     ]
 
 
+async def test_bindings_are_paged_sorted_and_found_by_either_end_or_the_key(
+    api: httpx.AsyncClient,
+) -> None:
+    for name in ("orders", "audit"):
+        await queue(api, name)
+        for key in ("a", "b", "c"):
+            path = f"/bindings/%2F/e/amq.topic/q/{name}"
+            assert (await api.post(path, json={"routing_key": key})).status_code == 201
+    await api.put("/exchanges/%2F/all", json={"type": "fanout"})
+    await api.post("/bindings/%2F/e/amq.topic/e/all", json={"routing_key": "#"})
+
+    async def keys(path: str, **query: str) -> list[str]:
+        parameters = {"page": "1", "sort": "routing_key", **query}
+        rows = (await api.get(path, params=parameters)).json()["items"]
+        return [row["routing_key"] for row in rows]
+
+    source = "/exchanges/%2F/amq.topic/bindings/source"
+    assert await keys(source, name="audit", sort_reverse="true") == ["c", "b", "a"]
+    assert await keys(source, name="^[ab]$", use_regex="true") == ["a", "a", "b", "b"]
+    assert await keys(source, page="2", page_size="4") == ["b", "c", "c"]
+    assert await keys("/exchanges/%2F/all/bindings/destination", name="topic") == ["#"]
+    assert await keys("/queues/%2F/orders/bindings", name="amq.") == ["a", "b", "c"]
+    assert await keys("/bindings/%2F", name="orders") == ["a", "b", "c", "orders"]
+    assert await keys("/exchanges/%2F/amq.default/bindings/source") == ["audit", "orders"]
+
+
 @pytest.mark.parametrize("key", ["a.#", "", "b c/é", "100%", "~", "a+b"])
 async def test_a_binding_is_found_by_its_properties_key(api: httpx.AsyncClient, key: str) -> None:
     """As RabbitMQ's clients write it into a path: as it is, or encoded once more."""

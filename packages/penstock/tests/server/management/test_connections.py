@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from aio_pika import Message
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
 from penstock.client import connect
@@ -26,8 +28,22 @@ async def test_a_connection_is_shown(api: httpx.AsyncClient, amqp: AbstractConne
     assert row["state"] == "running"
     assert row["protocol"] == "AMQP 0-9-1"
     assert row["peer_host"] == row["host"] == "127.0.0.1"
-    assert (await api.get(f"/connections/{quote(row['name'], safe='')}")).json() == row
-    assert (await api.get("/vhosts/%2F/connections")).json() == [row]
+    for path in (f"/connections/{quote(row['name'], safe='')}", "/vhosts/%2F/connections"):
+        found = (await api.get(path)).json()
+        assert (found[0] if isinstance(found, list) else found).keys() == row.keys()
+
+
+async def test_traffic_and_age_of_a_connection_are_shown(
+    api: httpx.AsyncClient, amqp: AbstractConnection
+) -> None:
+    [row] = (await api.get("/connections")).json()
+    assert row["connected_at"] == pytest.approx(time.time() * 1000, abs=600_000)
+    assert row["recv_oct"] > 100
+    assert row["send_oct"] > 100
+    channel = await amqp.channel()
+    await channel.default_exchange.publish(Message(b"x" * 100_000), "nowhere", mandatory=False)
+    path = f"/connections/{quote(row['name'], safe='')}?columns=recv_oct"
+    assert (await api.get(path)).json()["recv_oct"] > row["recv_oct"] + 100_000
 
 
 async def test_channels_and_consumers_are_shown(
@@ -52,6 +68,49 @@ async def test_channels_and_consumers_are_shown(
     assert consumer["consumer_tag"] == tag
     assert consumer["queue"] == {"name": "orders", "vhost": "/"}
     assert consumer["channel_details"]["name"] == row["name"]
+
+
+async def test_consumers_are_paged_and_found_by_tag_queue_or_connection(
+    api: httpx.AsyncClient, amqp: AbstractConnection
+) -> None:
+    async def ignore(_: AbstractIncomingMessage) -> None: ...
+
+    channels = [await amqp.channel(), await amqp.channel()]
+    for name in ("orders", "audit"):
+        for number, channel in enumerate(channels):
+            queue = await channel.declare_queue(name)
+            await queue.consume(ignore, consumer_tag=f"{name}-{number}")
+    listed = sorted((await api.get("/channels")).json(), key=lambda row: row["number"])
+    connection = listed[0]["connection_details"]["name"]
+    second = quote(listed[1]["name"], safe="")
+
+    async def tags(path: str) -> list[str]:
+        answer = (await api.get(path, params={"page": 1, "sort": "consumer_tag"})).json()
+        assert answer["total_count"] == len(answer["items"])
+        return [row["consumer_tag"] for row in answer["items"]]
+
+    assert await tags("/queues/%2F/orders/consumers") == ["orders-0", "orders-1"]
+    assert await tags(f"/channels/{second}/consumers") == ["audit-1", "orders-1"]
+    assert len(await tags(f"/connections/{quote(connection, safe='')}/consumers")) == 4
+    assert (await api.get("/queues/%2F/absent/consumers")).status_code == 404
+    for name, count in (("audit", 2), ("-1", 2), (connection, 4)):
+        page = await api.get("/consumers", params={"page": 1, "name": name})
+        assert page.json()["filtered_count"] == count
+    [row] = (await api.get("/connections?page=1&name=gues")).json()["items"]
+    assert row["user"] == "guest"
+
+
+async def test_what_no_column_asks_for_is_not_shown(
+    api: httpx.AsyncClient, amqp: AbstractConnection
+) -> None:
+    channel = await amqp.channel()
+    await channel.declare_queue("orders")
+    [row] = (await api.get("/channels")).json()
+    for path in ("/queues/%2F/orders", f"/channels/{quote(row['name'], safe='')}"):
+        assert (await api.get(f"{path}?columns=consumer_details")).json() == {
+            "consumer_details": []
+        }
+        assert (await api.get(f"{path}?columns=vhost")).json() == {"vhost": "/"}
 
 
 async def test_a_connection_can_be_closed(api: httpx.AsyncClient, amqp: AbstractConnection) -> None:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from penstock.server import Broker
+from penstock.server.management.section_process import read_context
 from tests.server.management.conftest import As
 from tests.server.management.given import publish, queue, user
 
@@ -143,3 +144,24 @@ async def test_a_page_of_ten_thousand_queues_describes_only_its_rows(
     query = {"page": 1, "page_size": 50, "sort": "messages", "sort_reverse": "true"}
     page = (await api.get("/queues", params=query)).json()
     assert page["items"][0]["name"] == "q07777"
+
+
+@pytest.mark.parametrize(
+    ("environment", "broker", "database"),
+    [
+        ({}, "amqp://127.0.0.1:5672", None),
+        (
+            {"PENSTOCK_URL": "amqps://ops:secret@here", "PENSTOCK_DATABASE": "postgresql:///jobs"},
+            "amqps://ops:secret@here",
+            "postgresql:///jobs",
+        ),
+        ({"PENSTOCK_URL": "mqtt://sensors"}, "amqp://127.0.0.1:5672", None),
+    ],
+)
+def test_sections_get_urls_with_passwords_from_the_environment(
+    environment: dict[str, str], broker: str, database: str | None
+) -> None:
+    fields = {"data": "/data", "broker": "amqp://127.0.0.1:5672", "management": "http://here"}
+    context = read_context(fields, environment)
+    assert (context.broker, context.database) == (broker, database)
+    assert (str(context.data), context.management) == ("/data", "http://here")

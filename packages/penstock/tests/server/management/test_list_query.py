@@ -95,7 +95,7 @@ ROWS = some.lists(some.fixed_dictionaries({"name": some.text(max_size=4)}))
 
 @given(rows=ROWS, name=some.text(max_size=2))
 def test_the_filter_keeps_what_holds_the_name(rows: list[dict[str, str]], name: str) -> None:
-    found = asyncio.run(_named(list(rows), {"name": name}, lambda row: row["name"]))
+    found = asyncio.run(_named(list(rows), {"name": name}, lambda row: [row["name"]]))
 
     assert found == [row for row in rows if name in row["name"]]
 

@@ -81,6 +81,40 @@ async def test_a_session_is_listed_with_its_subscriptions(
     assert (await api.get("/mqtt/sessions")).json() == []
 
 
+async def test_subscriptions_are_a_list_of_their_own(
+    api: httpx.AsyncClient, as_user: As, sensor: paho.Client
+) -> None:
+    sensor.subscribe([("alarms/#", 2), ("$share/pool/jobs", 1)])
+    rows = await found(api, lambda rows: len(rows) == 3, "/mqtt/subscriptions?sort=filter")
+    assert [(row["filter"], row["qos"]) for row in rows] == [
+        ("$share/pool/jobs", 1),
+        ("alarms/#", 2),
+        ("commands/+/set", 1),
+    ]
+    assert {(row["client_id"], row["user"], row["vhost"]) for row in rows} == {
+        ("sensor 1", "guest", "/")
+    }
+    page = (await api.get("/mqtt/subscriptions/%2F?page=1&page_size=2&name=s")).json()
+    assert (page["total_count"], page["filtered_count"], page["item_count"]) == (3, 3, 2)
+    page = (await api.get("/mqtt/subscriptions?page=1&name=alarms")).json()
+    assert [row["filter"] for row in page["items"]] == ["alarms/#"]
+    assert (await api.get("/mqtt/subscriptions/%2F?client_id=another")).json() == []
+
+    path = "/mqtt/sessions/%2F/sensor%201"
+    one = (await api.get(path)).json()
+    assert (one["subscription_count"], len(one["subscriptions"])) == (3, 3)
+    assert (await api.get(f"{path}?columns=name,subscription_count")).json() == {
+        "name": "sensor 1",
+        "subscription_count": 3,
+    }
+    assert (await api.get("/mqtt/sessions/%2F/another")).status_code == 404
+    assert (await api.get("/mqtt/sessions?page=1&name=sensor")).json()["items"][0] == one
+    await user(api, "ada", "management")
+    ada = as_user("ada", "ada")
+    assert (await ada.get("/mqtt/subscriptions")).json() == []
+    assert (await ada.get(path)).status_code == 404
+
+
 async def test_retained_messages_are_listed_read_and_removed(
     api: httpx.AsyncClient, as_user: As, sensor: paho.Client
 ) -> None:

@@ -127,6 +127,8 @@ GET /api/vhosts/{vhost}/connections         management
 GET /api/channels                           management
 GET /api/channels/{name}                    management
 GET /api/vhosts/{vhost}/channels            management
+GET /api/connections/{name}/consumers       management
+GET /api/channels/{name}/consumers          management
 GET /api/consumers                          management
 GET /api/consumers/{vhost}                  management
 GET /api/exchanges                          management
@@ -151,6 +153,7 @@ DELETE /api/queues/{vhost}/{name}           management configure
 DELETE /api/queues/{vhost}/{name}/contents  management read
 POST /api/queues/{vhost}/{name}/actions     management
 GET /api/queues/{vhost}/{name}/bindings     management
+GET /api/queues/{vhost}/{name}/consumers    management
 POST /api/queues/{vhost}/{name}/get         management read
 GET /api/queues/{vhost}/{name}/messages     management read
 POST /api/queues/{vhost}/{name}/redrive     management read
@@ -159,6 +162,9 @@ GET /api/dead-letters                       management
 GET /api/dead-letters/{vhost}               management
 GET /api/mqtt/sessions                      management
 GET /api/mqtt/sessions/{vhost}              management
+GET /api/mqtt/sessions/{vhost}/{name}       management
+GET /api/mqtt/subscriptions                 management
+GET /api/mqtt/subscriptions/{vhost}         management
 GET /api/mqtt/retained/{vhost}              management read
 GET /api/mqtt/retained/{vhost}/{topic}      management read
 DELETE /api/mqtt/retained/{vhost}/{topic}   management write

@@ -23,7 +23,7 @@ function noteRow(note, changed) {
     if (note.read_at) return;
     note.read_at = new Date().toISOString();
     changed();
-    await call("POST", `/inbox/${note.id}/read`).then(showUnread, () => {});
+    await call("POST", `/inbox/${note.id}/read`).then(showUnread).catch(() => {});
   };
   const to = target(note);
   return make("li", { class: "note", "data-unread": String(unread) },
@@ -41,7 +41,7 @@ export async function showInbox(signal) {
     await call("POST", "/inbox/read");
     for (const note of notes) note.read_at ??= new Date().toISOString();
     draw();
-    showUnread();
+    await showUnread();
   }, "chip");
   const older = button(t("Show more"), () => load(), "chip more");
   const messages = make("div");

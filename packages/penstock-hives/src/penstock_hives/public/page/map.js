@@ -26,7 +26,7 @@ export async function showMap(wanted, signal) {
   held = map;
   signal.addEventListener("abort", () => { if (held === map) { map.remove(); held = undefined; } });
   if (settings.tiles) L.tileLayer(settings.tiles, { attribution: text(settings.attribution), maxZoom: 19 }).addTo(map);
-  else drawLand(map, signal);
+  else drawLand(map, signal).catch(() => {}); // places are shown without it, too; or the map was left
   const places = features.features.map(({ id, geometry, properties }) => ({ ...properties, id, at: L.latLng(geometry.coordinates[1], geometry.coordinates[0]) }));
   for (const hive of places) seed(hive.occupancy);
   const chosen = places.find((hive) => hive.id === wanted);

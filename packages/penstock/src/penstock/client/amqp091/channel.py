@@ -374,6 +374,28 @@ class AmqpClientChannel:
             raise self.failure
 
 
+class AckChannel(Protocol):
+    def ack(self, tag: int, *, multiple: bool = False) -> None: ...
+
+
+def acknowledge_all(
+    channel: AckChannel, unacknowledged: dict[int, None], settled: set[int]
+) -> None:
+    """One acknowledgement covers the oldest deliveries, up to the first that is not settled; later
+    ones are acknowledged one by one. `unacknowledged` has the tags of all deliveries, in order."""
+    upto = 0
+    for tag in unacknowledged:
+        if tag not in settled:
+            break
+        upto = tag
+    if upto:
+        channel.ack(upto, multiple=True)
+    for tag in sorted(settled):
+        if tag > upto:
+            channel.ack(tag)
+        unacknowledged.pop(tag, None)
+
+
 def _ignore(_: object) -> None:
     pass
 

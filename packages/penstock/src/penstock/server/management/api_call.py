@@ -6,6 +6,7 @@ Paths are split before they are percent-decoded, so that the virtual host `/` is
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -225,6 +226,12 @@ class ApiRoute:
     path: str  #: with variables in braces: `/api/queues/{vhost}/{name}`
     handler: Handler
     level: AccessLevel = AccessLevel.MANAGEMENT
+
+    @property
+    def summary(self) -> str:
+        """What the call does, for the reference: the first paragraph of the handler's docstring."""
+        text = inspect.getdoc(self.handler) or ""
+        return text.partition("\n\n")[0].replace("\n", " ")
 
 
 class RouteTable:

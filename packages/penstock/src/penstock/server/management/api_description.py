@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -45,7 +44,7 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
     names = re.findall(r"\{(\w+)\}", route.path)
     operation: dict[str, Any] = {
         "operationId": f"{route.method.lower()}{re.sub(r'[^a-z]+', '_', route.path)}".rstrip("_"),
-        "summary": handler_summary(route),
+        "summary": route.summary,
         "tags": [route.path.split("/")[2]],
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -63,14 +62,6 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
         content = {"application/json": {"schema": {"type": "object"}}}
         operation["requestBody"] = {"content": content}
     return operation
-
-
-def handler_summary(route: ApiRoute) -> str:
-    """The first paragraph of its docstring, or its name."""
-    text = inspect.getdoc(route.handler)
-    if text:
-        return text.split("\n\n")[0].replace("\n", " ")
-    return route.handler.__name__.strip("_").replace("_", " ")
 
 
 def asyncapi_document(vhost: VirtualHost, addresses: Iterable[str]) -> dict[str, Any]:

@@ -25,15 +25,18 @@ def _member(call: ApiCall) -> LeadingMember:
 
 
 async def show(call: ApiCall) -> HttpResponse:
+    """The members of the cluster: who leads, who is in sync, and how far followers are behind."""
     return json_response(_member(call).describe())
 
 
 async def promote(call: ApiCall) -> HttpResponse:
+    """Make the member that receives the call the leader; the leader refuses the call."""
     node = _member(call).describe()["node"]
     raise PreconditionFailed(f"{node} leads already: ask the member that should lead")
 
 
 async def resign(call: ApiCall) -> HttpResponse:
+    """End this member's leadership, so that another in-sync member takes over."""
     member = _member(call)
     found = member.describe()
     if found["coordinator"] == "manual":
@@ -45,6 +48,7 @@ async def resign(call: ApiCall) -> HttpResponse:
 
 
 async def leave(call: ApiCall) -> HttpResponse:
+    """Remove a stopped member (`node`) from the cluster."""
     member = _member(call)
     [node] = required_fields(await call.body(), "node")
     found = member.describe()

@@ -82,7 +82,7 @@ async def static_file(call: ApiCall) -> HttpResponse:
 
 
 async def watch_call(call: ApiCall) -> HttpResponse:
-    """Server-sent events: the answer of a GET call of this API, whenever it changes."""
+    """Repeat a GET call of this API and send each changed answer as a server-sent event."""
     query = call.request.query
     path, _, parameters = query.get("path", "").partition("?")
     if not path.startswith("/api/") or path == "/api/watch":

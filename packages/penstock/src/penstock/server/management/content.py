@@ -27,6 +27,7 @@ def _console(call: ApiCall) -> ContentConsole:
 
 
 async def show_content_space(call: ApiCall) -> HttpResponse:
+    """Describe a virtual host's content space: advertisements, subscriptions and clients."""
     return json_response(_console(call).info())
 
 
@@ -55,7 +56,7 @@ async def run_commands(call: ApiCall) -> HttpResponse:
 
 
 async def show_overlay(call: ApiCall) -> HttpResponse:
-    """The last reports of all brokers. New ones are requested for the next call."""
+    """The last reports of all brokers of the overlay. New ones are requested for the next call."""
     overlay = call.broker.overlay
     found = overlay.federation().reports()
     call.done()
@@ -86,6 +87,7 @@ async def send_command(call: ApiCall) -> HttpResponse:
 
 
 async def set_heartbeats(call: ApiCall) -> HttpResponse:
+    """Switch the heartbeats of all links of the overlay on or off."""
     (enabled,) = required_fields(await call.body(), "enabled")
     if not isinstance(enabled, bool):
         raise bad_request("enabled: true or false is expected")
@@ -95,7 +97,7 @@ async def set_heartbeats(call: ApiCall) -> HttpResponse:
 
 
 async def set_broker_heartbeat(call: ApiCall) -> HttpResponse:
-    """The heartbeat settings of one broker; those that are not named are the defaults."""
+    """Set the heartbeats of a broker; settings that are not named get their defaults."""
     from penstock.overlay.heartbeats import HeartbeatSettings
 
     body = await call.body()
@@ -113,7 +115,7 @@ async def set_broker_heartbeat(call: ApiCall) -> HttpResponse:
 
 
 async def inject_message(call: ApiCall) -> HttpResponse:
-    """Send a message as a broker of the overlay; its way is traced."""
+    """Send a message as a broker of the overlay, and trace its path."""
     body = await call.body()
     required_fields(body, "message")
     kind, message = text_field(body, "kind", "publish"), text_field(body, "message")
@@ -128,6 +130,7 @@ async def inject_message(call: ApiCall) -> HttpResponse:
 
 
 async def show_trace(call: ApiCall) -> HttpResponse:
+    """The path of a traced message through the overlay."""
     return json_response(call.broker.overlay.federation().trace(call.name))
 
 

@@ -58,6 +58,7 @@ Definition = dict[str, Any]
 
 
 async def import_all(call: ApiCall) -> HttpResponse:
+    """Import definitions. Existing queues and exchanges stay; users and policies are replaced."""
     document = await _document(call)
     vhosts = [text_field(entry, "name") for entry in _entries(document, "vhosts")]
     known = {*call.broker.vhosts, *vhosts}
@@ -79,6 +80,7 @@ async def import_all(call: ApiCall) -> HttpResponse:
 
 
 async def import_vhost(call: ApiCall) -> HttpResponse:
+    """Import definitions into a virtual host."""
     name = call.names["vhost"]
     if name not in call.broker.vhosts:
         raise ApiError(404, "not_found", "vhost_not_found")
@@ -274,6 +276,7 @@ def _portable(user: Definition) -> Definition:
 
 
 async def export_all(call: ApiCall) -> HttpResponse:
+    """Export users, virtual hosts, permissions, policies, queues, exchanges and bindings."""
     users = call.broker.users.export()
     document: dict[str, Any] = {
         "rabbit_version": RABBITMQ_VERSION,
@@ -298,6 +301,7 @@ async def export_all(call: ApiCall) -> HttpResponse:
 
 
 async def export_vhost(call: ApiCall) -> HttpResponse:
+    """Export the definitions of a virtual host."""
     return _file(call, {"rabbit_version": RABBITMQ_VERSION, **_topology(call.vhost)})
 
 

@@ -30,7 +30,7 @@ def _stores(vhost: VirtualHost) -> Iterator[tuple[str, DelayedMessages]]:
 
 
 async def list_delayed(call: ApiCall) -> HttpResponse:
-    """The number of all that wait, and the oldest of them."""
+    """The number of delayed messages that wait, and the oldest of them."""
     limit = parse_count(call.request.query.get("limit", str(MAX_ROWS)))
     if limit is None or limit > MAX_ROWS:
         raise bad_request(f"limit: a number up to {MAX_ROWS} is expected")
@@ -61,6 +61,7 @@ async def list_delayed(call: ApiCall) -> HttpResponse:
 
 
 async def cancel_delayed(call: ApiCall) -> HttpResponse:
+    """Cancel a delayed message."""
     number, at, name = call.names["id"].partition("@")
     offset = parse_count(number)
     for suffix, store in _stores(call.vhost):
@@ -72,6 +73,7 @@ async def cancel_delayed(call: ApiCall) -> HttpResponse:
 
 
 async def cancel_by_message_id(call: ApiCall) -> HttpResponse:
+    """Cancel the delayed messages whose property `message_id` is the query parameter."""
     message_id = call.request.query.get("message_id")
     if not message_id:
         raise bad_request("message_id: the id of the messages to cancel is missing")

@@ -11,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from penstock.broker.contract import Binding, Exchange, Queue
-from penstock.broker.vhost import VirtualHost
 from penstock.core.errors import NotFound
 from penstock.server.management.api_call import (
     DEFAULT_EXCHANGE,
@@ -22,25 +21,34 @@ from penstock.server.management.api_call import (
     text_field,
 )
 from penstock.server.management.http import CREATED, NO_CONTENT, HttpResponse
-from penstock.server.management.list_query import Row, item_response, list_response
+from penstock.server.management.list_query import (
+    Row,
+    item_response,
+    list_response,
+    named_list_response,
+)
+
+#: What the parameter `name` of lists of bindings is looked for in.
+BINDING_NAMES: Final = ("source", "routing_key", "destination")
 
 
-def _rows(call: ApiCall) -> Iterator[Row]:
-    for vhost in call.vhosts():
-        for exchange in list(vhost.exchanges.values()):
-            yield {**exchange.describe(), "user_who_performed_action": ""}
+def _describe(exchange: Exchange) -> Row:
+    return {**exchange.describe(), "user_who_performed_action": ""}
 
 
 async def list_exchanges(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _rows(call))
+    """List exchanges: all, or those of a virtual host."""
+    exchanges = [one for vhost in call.vhosts() for one in vhost.exchanges.values()]
+    return await named_list_response(call, exchanges, _describe)
 
 
 async def get_exchange(call: ApiCall) -> HttpResponse:
-    described = {**call.exchange.describe(), "user_who_performed_action": ""}
-    return item_response(call, {**described, "incoming": [], "outgoing": []})
+    """Describe an exchange."""
+    return item_response(call, {**_describe(call.exchange), "incoming": [], "outgoing": []})
 
 
 async def put_exchange(call: ApiCall) -> HttpResponse:
+    """Declare an exchange: `type`, `durable`, `auto_delete`, `internal`, `arguments`."""
     body = await call.body()
     vhost, name, arguments = call.vhost, call.exchange_name, table_field(body, "arguments")
     call.access.check("configure", "exchange", name)
@@ -61,6 +69,7 @@ async def put_exchange(call: ApiCall) -> HttpResponse:
 
 
 async def delete_exchange(call: ApiCall) -> HttpResponse:
+    """Delete an exchange; with `if-unused=true` only if it has no bindings."""
     vhost, name = call.vhost, call.exchange_name
     call.access.check("configure", "exchange", name)
     if name not in vhost.exchanges:
@@ -71,23 +80,20 @@ async def delete_exchange(call: ApiCall) -> HttpResponse:
 
 
 async def bindings_from(call: ApiCall) -> HttpResponse:
+    """List the bindings of which an exchange is the source."""
     vhost, exchange = call.vhost, call.exchange
-    if not exchange.name:
-        return await list_response(
-            call,
-            (
-                row
-                for queue in vhost.queues.values()
-                for row in bindings_to_destination(vhost, queue)[:1]
-            ),
-        )
-    return await list_response(
-        call, (describe_binding(vhost.name, binding) for binding in list(exchange.bindings))
+    bindings = (
+        list(exchange.bindings)
+        if exchange.name
+        else [Binding("", queue, queue.name) for queue in vhost.queues.values()]
     )
+    rows = (describe_binding(vhost.name, binding) for binding in bindings)
+    return await list_response(call, rows, BINDING_NAMES)
 
 
 async def bindings_to(call: ApiCall) -> HttpResponse:
-    return await list_response(call, bindings_to_destination(call.vhost, call.exchange))
+    """List the bindings of which an exchange is the destination."""
+    return await list_bindings_to(call, call.exchange)
 
 
 def properties_key(binding: Binding) -> str:
@@ -109,12 +115,13 @@ def describe_binding(vhost: str, binding: Binding) -> Row:
     }
 
 
-def bindings_to_destination(vhost: VirtualHost, destination: Queue | Exchange) -> list[Row]:
-    """The bindings of a destination; a queue's first is the one it was born with."""
-    rows = [describe_binding(vhost.name, binding) for binding in vhost.bindings_of(destination)]
+async def list_bindings_to(call: ApiCall, destination: Queue | Exchange) -> HttpResponse:
+    """A queue's first is the one it was born with."""
+    bindings = call.vhost.bindings_of(destination)
     if destination.kind == "queue":
-        rows.insert(0, describe_binding(vhost.name, Binding("", destination, destination.name)))
-    return rows
+        bindings.insert(0, Binding("", destination, destination.name))
+    rows = (describe_binding(call.vhost.name, binding) for binding in bindings)
+    return await list_response(call, rows, BINDING_NAMES)
 
 
 def _binding_rows(call: ApiCall) -> Iterator[Row]:
@@ -126,7 +133,8 @@ def _binding_rows(call: ApiCall) -> Iterator[Row]:
 
 
 async def list_bindings(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _binding_rows(call))
+    """List bindings: all, or those of a virtual host."""
+    return await list_response(call, _binding_rows(call), BINDING_NAMES)
 
 
 def _ends(call: ApiCall) -> tuple[str, Queue | Exchange]:
@@ -171,12 +179,14 @@ def _check(
 
 
 async def list_between(call: ApiCall) -> HttpResponse:
+    """List the bindings between an exchange and a queue (`q`) or an exchange (`e`)."""
     return await list_response(
         call, (describe_binding(call.vhost.name, binding) for binding in _between(call))
     )
 
 
 async def post_binding(call: ApiCall) -> HttpResponse:
+    """Bind a queue or an exchange: `routing_key`, `arguments`."""
     body = await call.body()
     source, destination = _ends(call)
     key, arguments = text_field(body, "routing_key"), table_field(body, "arguments")
@@ -193,10 +203,12 @@ async def post_binding(call: ApiCall) -> HttpResponse:
 
 
 async def get_binding(call: ApiCall) -> HttpResponse:
+    """Describe a binding; `properties` is its `properties_key`."""
     return item_response(call, describe_binding(call.vhost.name, _named(call)))
 
 
 async def delete_binding(call: ApiCall) -> HttpResponse:
+    """Remove a binding."""
     binding = _named(call)
     _check(call, binding.source, binding.destination, binding.key, binding.arguments)
     call.vhost.unbind(binding.source, binding.destination, binding.key, binding.arguments)

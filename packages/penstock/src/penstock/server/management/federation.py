@@ -11,6 +11,9 @@ from penstock.server.management.http import NO_CONTENT, HttpResponse
 from penstock.server.management.list_query import Row, item_response, list_response
 from penstock.server.management.overview import node_name
 
+#: What the parameter `name` of lists of links is looked for in.
+LINK_NAMES: Final = ("upstream", "exchange", "queue")
+
 
 def _shovel_rows(call: ApiCall) -> Iterator[Row]:
     vhosts = {vhost.name for vhost in call.vhosts()}
@@ -20,15 +23,18 @@ def _shovel_rows(call: ApiCall) -> Iterator[Row]:
 
 
 async def list_shovels(call: ApiCall) -> HttpResponse:
+    """List the shovels and their states: all, or those of a virtual host."""
     return await list_response(call, _shovel_rows(call))
 
 
 async def get_shovel(call: ApiCall) -> HttpResponse:
+    """Describe a shovel and its state."""
     shovel = call.broker.federation.shovel(call.vhost.name, call.name)
     return item_response(call, {"node": node_name(call.broker), **shovel.describe()})
 
 
 async def delete_shovel(call: ApiCall) -> HttpResponse:
+    """Delete a shovel."""
     call.broker.federation.shovel(call.vhost.name, call.name)
     call.vhost.set_parameter(SHOVEL, call.name, None)
     call.done()
@@ -36,6 +42,7 @@ async def delete_shovel(call: ApiCall) -> HttpResponse:
 
 
 async def restart_shovel(call: ApiCall) -> HttpResponse:
+    """Restart a shovel."""
     await call.broker.federation.shovel(call.vhost.name, call.name).transfer.restart()
     return NO_CONTENT
 
@@ -49,14 +56,17 @@ def _link_rows(call: ApiCall, *, down: bool = False) -> Iterator[Row]:
 
 
 async def list_links(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _link_rows(call))
+    """List the federation links and their states: all, or those of a virtual host."""
+    return await list_response(call, _link_rows(call), LINK_NAMES)
 
 
 async def list_links_down(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _link_rows(call, down=True))
+    """List the federation links that are not running: all, or those of a virtual host."""
+    return await list_response(call, _link_rows(call, down=True), LINK_NAMES)
 
 
 async def restart_link(call: ApiCall) -> HttpResponse:
+    """Restart a federation link."""
     link = call.broker.federation.link(call.vhost.name, call.names["id"])
     await link.transfer.restart()
     return NO_CONTENT

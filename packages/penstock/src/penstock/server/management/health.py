@@ -39,6 +39,7 @@ def _failed(reason: str, **facts: object) -> HttpResponse:
 
 
 async def alarms(call: ApiCall) -> HttpResponse:
+    """503 while a memory or disk alarm is active."""
     active = call.broker.alarms
     if not active.active:
         return _ok()
@@ -46,18 +47,19 @@ async def alarms(call: ApiCall) -> HttpResponse:
 
 
 async def virtual_hosts(call: ApiCall) -> HttpResponse:
-    """Virtual hosts are recovered before the listeners open."""
+    """200: virtual hosts are recovered before the listeners open."""
     return _ok()
 
 
 async def ready(call: ApiCall) -> HttpResponse:
-    """Not ready while an alarm blocks publishers."""
+    """503 while an alarm blocks publishers."""
     if call.broker.alarms.active:
         return _failed(call.broker.alarms.reason)
     return _ok()
 
 
 async def critical(call: ApiCall) -> HttpResponse:
+    """200: queues have no mirrors or quorums that could be lost."""
     return _ok(reason="single node cluster")
 
 
@@ -71,6 +73,7 @@ _UNITS: Final = {
 
 
 async def certificate_expiration(call: ApiCall) -> HttpResponse:
+    """503 if the server certificate expires within so many days, weeks, months or years."""
     within, unit = parse_count(call.names["within"]), _UNITS.get(call.names["unit"])
     if within is None or unit is None:
         raise bad_request(f"within should be a whole number, unit one of {', '.join(_UNITS)}")
@@ -85,6 +88,7 @@ async def certificate_expiration(call: ApiCall) -> HttpResponse:
 
 
 async def port_listener(call: ApiCall) -> HttpResponse:
+    """503 if no listener is open on a port."""
     port = parse_count(call.names["port"], 65535)
     if port is None:
         raise bad_request("Invalid port")
@@ -95,6 +99,7 @@ async def port_listener(call: ApiCall) -> HttpResponse:
 
 
 async def protocol_listener(call: ApiCall) -> HttpResponse:
+    """503 if no listener is open for a protocol, such as `amqp` or `mqtt/ssl`."""
     asked = call.names["protocol"].lower()
     wanted = _ALIASES.get(asked, asked)
     schemes = [parse_address(url).scheme for url in call.broker.addresses]
@@ -105,7 +110,7 @@ async def protocol_listener(call: ApiCall) -> HttpResponse:
 
 
 async def aliveness(call: ApiCall) -> HttpResponse:
-    """Publish a message to a test queue and get it."""
+    """Declare the queue `aliveness-test`, publish a message to it and get the message."""
     vhost, access, kernel = call.vhost, call.access, call.broker.kernel
     access.check("configure", "queue", _TEST_QUEUE)
     access.check("write", "exchange", "")

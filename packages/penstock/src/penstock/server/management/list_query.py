@@ -41,9 +41,9 @@ SLICE_SECONDS: Final = 0.01
 
 
 async def list_response(
-    call: ApiCall, rows: Iterable[Row], name_field: str = "name"
+    call: ApiCall, rows: Iterable[Row], searched: tuple[str, ...] = ("name",)
 ) -> HttpResponse:
-    """`name_field` is what the parameter `name` filters."""
+    """The parameter `name` is looked for in the fields `searched`."""
     query = call.request.query
     every = [row async for row in iterate_in_slices(rows)]
     if "sort" in query:
@@ -53,7 +53,8 @@ async def list_response(
     if "page" not in query:
         columns = _columns(query.get("columns"))
         return HttpResponse(200, await _encoded(every, columns), JSON_HEADERS)
-    found = await _named(every, query, lambda row: row.get(name_field, ""))
+    paths = [field.split(".") for field in searched]
+    found = await _named(every, query, lambda row: [str(_at(row, path) or "") for path in paths])
     return await _page_response(call, found, len(every), lambda row: row)
 
 
@@ -64,7 +65,7 @@ async def named_list_response(
     query = call.request.query
     if "page" not in query or query.get("sort", "name") != "name":
         return await list_response(call, map(describe, items))
-    found = await _named(items, query, lambda item: item.name)
+    found = await _named(items, query, lambda item: (item.name,))
     if "sort" in query:
         reverse = query.get("sort_reverse") == "true"
         found = sorted(found, key=lambda item: item.name, reverse=reverse)
@@ -97,6 +98,12 @@ async def _page_response(
     return HttpResponse(200, body, JSON_HEADERS)
 
 
+def is_wanted(call: ApiCall, field: str) -> bool:
+    """Whether the parameter `columns` includes the field: some are expensive."""
+    columns = _columns(call.request.query.get("columns"))
+    return not columns or any(column[0] == field for column in columns)
+
+
 def item_response(call: ApiCall, row: Row) -> HttpResponse:
     columns = _columns(call.request.query.get("columns"))
     return HttpResponse(200, encode_json(_select(row, columns) if columns else row), JSON_HEADERS)
@@ -122,21 +129,21 @@ def _page(page: str, size: str) -> tuple[int, int]:
 
 
 async def _named(
-    items: list[Item], query: Mapping[str, str], name_of: Callable[[Item], str]
+    items: list[Item], query: Mapping[str, str], names_of: Callable[[Item], Iterable[str]]
 ) -> list[Item]:
-    """Those whose name contains, or matches, the parameter `name`."""
+    """Those with a name that contains, or matches, the parameter `name`."""
     name = query.get("name", "")
     if not name:
         return items
     if query.get("use_regex") != "true":
-        return [item for item in items if name in name_of(item)]
+        return [item for item in items if any(name in each for each in names_of(item))]
     try:
         pattern = LinearRegex(name)
     except (ValueError, re.error) as error:
         raise bad_request(f"{name!r} is not a regular expression for a list: {error}") from None
     found, began = [], time.monotonic()
     for item in items:
-        if pattern.search(name_of(item)):
+        if any(pattern.search(each) for each in names_of(item)):
             found.append(item)
         if time.monotonic() - began > SLICE_SECONDS:
             await asyncio.sleep(0)

@@ -39,7 +39,7 @@ async def auth(call: ApiCall) -> HttpResponse:
 
 
 async def provider(call: ApiCall) -> HttpResponse:
-    """Where the issuer's sign-in is."""
+    """The sign-in address of the token issuer."""
     return json_response({"authorization_endpoint": await _client(call).authorization_endpoint()})
 
 

@@ -116,6 +116,7 @@ def readable_queue(call: ApiCall) -> Queue:
 
 
 async def browse(call: ApiCall) -> HttpResponse:
+    """Read messages of a queue, stream or MQTT session without consuming them."""
     query: Mapping[str, str] = call.request.query
     count = _number("count", query.get("count", str(DEFAULT_COUNT)), MAX_COUNT)
     limit = _number("truncate", query.get("truncate", str(SHOWN_BYTES)))
@@ -165,6 +166,7 @@ def _dead_letter_rows(call: ApiCall) -> Iterator[Row]:
 
 
 async def list_dead_letters(call: ApiCall) -> HttpResponse:
+    """List queues with a dead letter at their head: all, or those of a virtual host."""
     return await list_response(call, _dead_letter_rows(call))
 
 

@@ -63,6 +63,7 @@ MAX_RESPONSE_BYTES: Final = 64 << 20
 
 
 async def publish(call: ApiCall) -> HttpResponse:
+    """Publish a message: `properties`, `routing_key`, `payload`, `payload_encoding`."""
     body = await call.body()
     given, key, payload, encoding = required_fields(
         body, "properties", "routing_key", "payload", "payload_encoding"
@@ -116,6 +117,7 @@ def message_properties(call: ApiCall, given: Any) -> BasicProperties:
 
 
 async def get(call: ApiCall) -> HttpResponse:
+    """Get messages from a queue: `count`, `ackmode`, `encoding`, `truncate`."""
     body = await call.body()
     _, ackmode, encoding = required_fields(body, "count", "ackmode", "encoding")
     count = number_field(body, "count", 0)

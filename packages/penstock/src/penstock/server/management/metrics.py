@@ -34,10 +34,12 @@ QUEUE_METRICS: Final = (
 
 
 async def metrics(call: ApiCall) -> HttpResponse:
+    """The metrics of the broker, as text for Prometheus."""
     return HttpResponse(200, call.broker.kernel.metrics.exposition(), _TEXT)
 
 
 async def detailed(call: ApiCall) -> HttpResponse:
+    """The metrics of each queue and stream, as text for Prometheus."""
     wanted = call.request.query.get("vhost")
     return HttpResponse(200, _by_queue(call, wanted), _TEXT)
 

@@ -1,13 +1,14 @@
-"""`/api/mqtt`: sessions of MQTT clients with their subscriptions, and retained messages.
+"""`/api/mqtt`: sessions of MQTT clients, their subscriptions, and retained messages.
 
-Users with the tag `monitoring` see all sessions, others their own. Retained messages are read and
-removed with the permissions of a client: on the MQTT exchange and on the topic.
+Users with the tag `monitoring` see all sessions and subscriptions, others their own. Retained
+messages are read and removed with the permissions of a client: on the MQTT exchange and on the
+topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from penstock.broker.contract import LOGGED, Queue, TopicSubscription
 from penstock.broker.declarations import SESSION_QUEUE_TYPE
@@ -22,64 +23,67 @@ from penstock.server.management.api_call import (
     iterate_in_slices,
 )
 from penstock.server.management.http import NO_CONTENT, HttpResponse, json_response
-from penstock.server.management.list_query import Row, list_response, named_list_response
+from penstock.server.management.list_query import (
+    Row,
+    is_wanted,
+    item_response,
+    list_response,
+    named_list_response,
+)
 from penstock.server.management.messages import describe_message
 from penstock.wire.mqtt.topics import routing_key_to_topic, topic_to_routing_key
-
-if TYPE_CHECKING:
-    from penstock.broker.host import ClientConnection
 
 #: The part of a retained message that is shown.
 SHOWN_BYTES: Final = 10_000
 
 
-def _session_rows(call: ApiCall) -> Iterator[Row]:
-    for vhost in call.vhosts():
-        clients = _clients(call, vhost)
-        records = {
-            key[2]: record
-            for key, record in call.broker.topology.all("session")
-            if key[1] == vhost.name
-        }
+class ListedSession(NamedTuple):
+    """What a session is described from; only those of a page are described."""
+
+    name: str  #: the client id
+    vhost: VirtualHost
+    client: dict[str, Any] | None  #: the description of the connection, if there is one
+    record: dict[str, Any]
+    queue: Queue | None
+
+    @property
+    def user(self) -> str:
+        return str(self.client["user"] if self.client else self.record.get("user", ""))
+
+
+async def _sessions(call: ApiCall) -> list[ListedSession]:
+    vhosts = call.vhosts()
+    clients: dict[str, dict[str, dict[str, Any]]] = {vhost.name: {} for vhost in vhosts}
+    async for client in iterate_in_slices(list(call.broker.clients)):
+        described = client.describe()
+        if "variable_map" in described and described["vhost"] in clients:
+            clients[described["vhost"]][described["variable_map"]["client_id"]] = described
+    records = {key[1:]: record for key, record in call.broker.topology.all("session")}
+    found = []
+    for vhost in vhosts:
         queues = {
             name.removeprefix(SESSION_QUEUE_PREFIX): queue
             for name, queue in vhost.queues.items()
             if queue.type == SESSION_QUEUE_TYPE
         }
-        for client_id in dict.fromkeys((*clients, *queues)):
-            client, record = clients.get(client_id), records.get(client_id, {})
-            row = _describe(vhost, client_id, client, record, queues.get(client_id))
-            if call.allows(AccessLevel.MONITORING) or row["user"] == call.user.name:
-                yield row
+        connected = clients[vhost.name]
+        for name in dict.fromkeys((*connected, *queues)):
+            record = records.get((vhost.name, name), {})
+            one = ListedSession(name, vhost, connected.get(name), record, queues.get(name))
+            if call.allows(AccessLevel.MONITORING) or one.user == call.user.name:
+                found.append(one)
+    return found
 
 
-def _clients(call: ApiCall, vhost: VirtualHost) -> dict[str, dict[str, Any]]:
-    """Descriptions of connected clients by client id."""
-
-    def described(client: ClientConnection) -> dict[str, Any]:
-        return client.describe()
-
-    found = map(described, list(call.broker.clients))
-    return {
-        one["variable_map"]["client_id"]: one
-        for one in found
-        if one["vhost"] == vhost.name and "variable_map" in one
-    }
-
-
-def _describe(
-    vhost: VirtualHost,
-    client_id: str,
-    client: dict[str, Any] | None,
-    record: dict[str, Any],
-    queue: Queue | None,
-) -> Row:
+def _describe(session: ListedSession, *, with_subscriptions: bool) -> Row:
+    _, vhost, client, record, queue = session
     expiry = record.get("expiry", 0)
     counts = {} if queue is None else queue.describe()
-    return {
-        "name": client_id,
+    bound = 0 if queue is None else len(vhost.bindings_of(queue))
+    row = {
+        "name": session.name,
         "vhost": vhost.name,
-        "user": client["user"] if client else record.get("user", ""),
+        "user": session.user,
         "connected": client is not None,
         "connection": client["name"] if client else None,
         "protocol": client["protocol"] if client else None,
@@ -89,13 +93,17 @@ def _describe(
         "queue": None if queue is None else queue.name,
         "messages_waiting": counts.get("messages_ready", 0),
         "messages_in_flight": counts.get("messages_unacknowledged", 0),
-        "subscriptions": [] if queue is None else _subscriptions(vhost, queue, record),
+        "subscription_count": bound + len(record.get("shares", {})),
     }
+    return {**row, "subscriptions": _subscriptions(session)} if with_subscriptions else row
 
 
-def _subscriptions(vhost: VirtualHost, queue: Queue, record: dict[str, Any]) -> list[Row]:
+def _subscriptions(session: ListedSession) -> list[Row]:
+    if session.queue is None:
+        return []
     found = [
-        TopicSubscription.of(binding.key, binding.arguments) for binding in vhost.bindings_of(queue)
+        TopicSubscription.of(binding.key, binding.arguments)
+        for binding in session.vhost.bindings_of(session.queue)
     ]
     own = [
         {
@@ -109,7 +117,7 @@ def _subscriptions(vhost: VirtualHost, queue: Queue, record: dict[str, Any]) -> 
     ]
     shared = [
         {"filter": f"$share/{_share(name)}/{_topic(stored[0])}", "qos": stored[1]}
-        for name, stored in record.get("shares", {}).items()
+        for name, stored in session.record.get("shares", {}).items()
     ]
     return own + shared
 
@@ -127,7 +135,31 @@ def _key(topic: str) -> str:
 
 
 async def list_sessions(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _session_rows(call))
+    """List MQTT sessions with their subscriptions: all, or those of a virtual host."""
+    describe = partial(_describe, with_subscriptions=is_wanted(call, "subscriptions"))
+    return await named_list_response(call, await _sessions(call), describe)
+
+
+async def get_session(call: ApiCall) -> HttpResponse:
+    """Describe the MQTT session of a client id, with its subscriptions."""
+    for session in await _sessions(call):
+        if session.name == call.name:
+            with_subscriptions = is_wanted(call, "subscriptions")
+            return item_response(call, _describe(session, with_subscriptions=with_subscriptions))
+    raise NotFound(f"no MQTT session '{call.name}' in vhost '{call.vhost.name}'")
+
+
+async def list_subscriptions(call: ApiCall) -> HttpResponse:
+    """List the subscriptions of MQTT clients, or of the `client_id` in the query."""
+    client_id = call.request.query.get("client_id")
+    sessions = await _sessions(call)
+    rows = (
+        {"client_id": one.name, "user": one.user, "vhost": one.vhost.name, **subscription}
+        for one in sessions
+        if client_id in (None, one.name)
+        for subscription in _subscriptions(one)
+    )
+    return await list_response(call, rows, ("filter", "client_id"))
 
 
 class RetainedTopic(NamedTuple):
@@ -146,7 +178,7 @@ def _may(call: ApiCall, kind: str, topic: str) -> bool:
 
 
 async def list_retained(call: ApiCall) -> HttpResponse:
-    """Topics that match the filter in the query (`#`), without their payloads."""
+    """List the topics with a retained message that match the query parameter `filter`."""
     vhost = call.vhost
     call.access.check("read", "exchange", call.broker.settings.mqtt.exchange)
     pattern = topic_to_routing_key(call.request.query.get("filter", "#").encode())
@@ -154,7 +186,7 @@ async def list_retained(call: ApiCall) -> HttpResponse:
         RetainedTopic(routing_key_to_topic(key).decode("utf-8", "replace"), vhost.name, key)
         async for key in iterate_in_slices(vhost.retained.matching(pattern))
     ]
-    allowed = [one for one in topics if _may(call, "read", one.name)]
+    allowed = [one async for one in iterate_in_slices(topics) if _may(call, "read", one.name)]
 
     def describe(topic: RetainedTopic) -> Row:
         message = vhost.retained.get(topic.key)
@@ -165,6 +197,7 @@ async def list_retained(call: ApiCall) -> HttpResponse:
 
 
 async def get_retained(call: ApiCall) -> HttpResponse:
+    """The retained message of a topic."""
     call.access.check("read", "exchange", call.broker.settings.mqtt.exchange)
     message = None
     if _may(call, "read", call.names["topic"]):
@@ -175,6 +208,7 @@ async def get_retained(call: ApiCall) -> HttpResponse:
 
 
 async def delete_retained(call: ApiCall) -> HttpResponse:
+    """Delete the retained message of a topic."""
     exchange, topic = call.broker.settings.mqtt.exchange, call.names["topic"]
     call.access.check("write", "exchange", exchange)
     call.access.check_topic("write", exchange, _key(topic))
@@ -191,6 +225,9 @@ _RETAINED: Final = "/api/mqtt/retained/{vhost}"
 routes: Final = (
     ApiRoute("GET", "/api/mqtt/sessions", list_sessions),
     ApiRoute("GET", "/api/mqtt/sessions/{vhost}", list_sessions),
+    ApiRoute("GET", "/api/mqtt/sessions/{vhost}/{name}", get_session),
+    ApiRoute("GET", "/api/mqtt/subscriptions", list_subscriptions),
+    ApiRoute("GET", "/api/mqtt/subscriptions/{vhost}", list_subscriptions),
     ApiRoute("GET", _RETAINED, list_retained),
     ApiRoute("GET", f"{_RETAINED}/{{topic}}", get_retained),
     ApiRoute("DELETE", f"{_RETAINED}/{{topic}}", delete_retained),

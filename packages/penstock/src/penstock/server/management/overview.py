@@ -60,6 +60,7 @@ def listeners(broker: Broker) -> list[dict[str, Any]]:
 
 
 async def overview(call: ApiCall) -> HttpResponse:
+    """The versions, listeners, alarms, totals and rates of the broker."""
     broker = call.broker
     metrics = broker.kernel.metrics
     metrics.refresh()
@@ -158,25 +159,29 @@ def started() -> float:
 
 
 async def nodes(call: ApiCall) -> HttpResponse:
+    """List the nodes: this broker, with its memory, disk and limits."""
     return await list_response(call, [describe_node(call.broker)])
 
 
 async def node(call: ApiCall) -> HttpResponse:
+    """Describe a node: memory, disk, file descriptors and limits."""
     if call.name != node_name(call.broker):
         raise NotFound(f"no node '{call.name}'")
     return item_response(call, describe_node(call.broker))
 
 
 async def whoami(call: ApiCall) -> HttpResponse:
+    """The name and tags of the authenticated user."""
     return json_response({"name": call.user.name, "tags": list(call.user.tags)})
 
 
 async def cluster_name(call: ApiCall) -> HttpResponse:
+    """The name of the broker."""
     return json_response({"name": call.broker.settings.server_name})
 
 
 async def reset(call: ApiCall) -> HttpResponse:
-    """Forget the history of rates."""
+    """Delete the history of the message rates."""
     if "name" in call.names and call.name != node_name(call.broker):
         raise NotFound(f"no node '{call.name}'")
     call.rates.reset()
@@ -184,7 +189,7 @@ async def reset(call: ApiCall) -> HttpResponse:
 
 
 async def empty_list(call: ApiCall) -> HttpResponse:
-    """For features of RabbitMQ that Penstock does not have."""
+    """An empty list: RabbitMQ lists extensions of its management pages here."""
     return json_response([])
 
 

@@ -78,7 +78,7 @@ def _policy_routes(path: str, operator: bool, level: AccessLevel) -> Iterator[Ap
             for vhost in call.vhosts()
             for policy in vhost.policies.all(operator=operator)
         )
-        return await list_response(call, rows)
+        return await list_response(call, rows, ("name", "pattern"))
 
     async def get_policy(call: ApiCall) -> HttpResponse:
         return item_response(call, _policy_row(call.vhost, _find(call, operator)))
@@ -97,6 +97,11 @@ def _policy_routes(path: str, operator: bool, level: AccessLevel) -> Iterator[Ap
         call.done()
         return NO_CONTENT
 
+    many, one = ("operator policies", "operator policy") if operator else ("policies", "policy")
+    list_policies.__doc__ = f"List {many}: all, or those of a virtual host."
+    get_policy.__doc__ = f"Describe the {one} of a name."
+    put_policy.__doc__ = f"Set the {one} of a name: `pattern`, `definition`, `apply-to`, …"
+    delete_policy.__doc__ = f"Delete the {one} of a name."
     yield ApiRoute("GET", path, list_policies)
     yield ApiRoute("GET", f"{path}/{{vhost}}", list_policies)
     yield ApiRoute("GET", f"{path}/{{vhost}}/{{name}}", get_policy)
@@ -119,6 +124,7 @@ async def _limit_value(call: ApiCall, names: tuple[str, ...]) -> int:
 
 
 async def list_vhost_limits(call: ApiCall) -> HttpResponse:
+    """List the limits of virtual hosts: all, or those of one."""
     rows = (
         {"vhost": vhost.name, "value": dict(vhost.policies.limits)}
         for vhost in call.vhosts()
@@ -128,18 +134,21 @@ async def list_vhost_limits(call: ApiCall) -> HttpResponse:
 
 
 async def put_vhost_limit(call: ApiCall) -> HttpResponse:
+    """Set a limit of a virtual host: `max-connections` or `max-queues`."""
     call.vhost.policies.set_limit(call.name, await _limit_value(call, VHOST_LIMITS))
     call.done()
     return NO_CONTENT
 
 
 async def delete_vhost_limit(call: ApiCall) -> HttpResponse:
+    """Remove a limit of a virtual host."""
     call.vhost.policies.set_limit(call.name, None)
     call.done()
     return NO_CONTENT
 
 
 async def list_user_limits(call: ApiCall) -> HttpResponse:
+    """List the limits of users: all, or those of one."""
     users = call.broker.users
     chosen = [users.get(call.names["user"])] if "user" in call.names else users.all()
     rows = ({"user": user.name, "value": dict(user.limits)} for user in chosen if user.limits)
@@ -147,12 +156,14 @@ async def list_user_limits(call: ApiCall) -> HttpResponse:
 
 
 async def put_user_limit(call: ApiCall) -> HttpResponse:
+    """Set a limit of a user: `max-connections` or `max-channels`."""
     value = await _limit_value(call, USER_LIMITS)
     await asyncio.to_thread(call.broker.users.set_limit, call.names["user"], call.name, value)
     return NO_CONTENT
 
 
 async def delete_user_limit(call: ApiCall) -> HttpResponse:
+    """Remove a limit of a user."""
     await asyncio.to_thread(call.broker.users.set_limit, call.names["user"], call.name, None)
     return NO_CONTENT
 
@@ -212,7 +223,8 @@ def _parameter_rows(call: ApiCall) -> Iterator[Row]:
 
 
 async def list_parameters(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _parameter_rows(call))
+    """List parameters: all, those of a component, or of a component in a virtual host."""
+    return await list_response(call, _parameter_rows(call), ("name", "component"))
 
 
 def _parameter(call: ApiCall) -> Row:
@@ -223,10 +235,12 @@ def _parameter(call: ApiCall) -> Row:
 
 
 async def get_parameter(call: ApiCall) -> HttpResponse:
+    """Describe a parameter."""
     return item_response(call, _parameter(call))
 
 
 async def put_parameter(call: ApiCall) -> HttpResponse:
+    """Set a parameter (`value`) of a component."""
     known = {(row["component"], row["name"]) for row in _parameter_rows(call)}
     component = call.names["component"]
     [value] = required_fields(await call.body(), "value")
@@ -236,6 +250,7 @@ async def put_parameter(call: ApiCall) -> HttpResponse:
 
 
 async def delete_parameter(call: ApiCall) -> HttpResponse:
+    """Delete a parameter."""
     _parameter(call)
     component = call.names["component"]
     if component in STORED_COMPONENTS:
@@ -255,10 +270,12 @@ def global_parameters(call: ApiCall) -> list[Row]:
 
 
 async def list_global_parameters(call: ApiCall) -> HttpResponse:
+    """List global parameters."""
     return await list_response(call, global_parameters(call))
 
 
 async def get_global_parameter(call: ApiCall) -> HttpResponse:
+    """Describe a global parameter."""
     stored = call.broker.topology.get(("global-parameter", call.name))
     if stored is None:
         raise NotFound(f"no global parameter '{call.name}'")
@@ -266,6 +283,7 @@ async def get_global_parameter(call: ApiCall) -> HttpResponse:
 
 
 async def put_global_parameter(call: ApiCall) -> HttpResponse:
+    """Set a global parameter (`value`)."""
     key = ("global-parameter", call.name)
     known = call.broker.topology.get(key) is not None
     [value] = required_fields(await call.body(), "value")
@@ -275,6 +293,7 @@ async def put_global_parameter(call: ApiCall) -> HttpResponse:
 
 
 async def delete_global_parameter(call: ApiCall) -> HttpResponse:
+    """Delete a global parameter."""
     await get_global_parameter(call)
     call.broker.topology.drop(("global-parameter", call.name))
     call.done()
@@ -285,6 +304,7 @@ async def delete_global_parameter(call: ApiCall) -> HttpResponse:
 
 
 async def list_feature_flags(call: ApiCall) -> HttpResponse:
+    """List the feature flags of RabbitMQ that this broker has; all are enabled."""
     rows = (
         {
             "name": name,
@@ -300,6 +320,7 @@ async def list_feature_flags(call: ApiCall) -> HttpResponse:
 
 
 async def enable_feature_flag(call: ApiCall) -> HttpResponse:
+    """Accepted for RabbitMQ's clients: every feature flag is enabled."""
     if call.name != "all" and call.name not in FEATURE_FLAGS:
         raise bad_request("unsupported")
     return NO_CONTENT

@@ -26,14 +26,16 @@ from penstock.server.management.api_call import (
     ApiCall,
     ApiRoute,
     flag_field,
+    iterate_in_slices,
     table_field,
     text_field,
 )
-from penstock.server.management.connections import consumers_of
-from penstock.server.management.exchanges import bindings_to_destination
+from penstock.server.management.connections import CONSUMER_NAMES, consumers_of
+from penstock.server.management.exchanges import list_bindings_to
 from penstock.server.management.http import CREATED, NO_CONTENT, ApiError, HttpResponse, bad_request
 from penstock.server.management.list_query import (
     Row,
+    is_wanted,
     item_response,
     list_response,
     named_list_response,
@@ -76,25 +78,32 @@ def describe_queue(call: ApiCall, queue: Queue) -> Row:
 
 
 async def list_queues(call: ApiCall) -> HttpResponse:
+    """List queues and streams: all, or those of a virtual host."""
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
     return await named_list_response(call, queues, partial(describe_queue, call))
 
 
 async def get_queue(call: ApiCall) -> HttpResponse:
-    queue = call.queue
-    consumers = [
-        row
-        for client in list(call.broker.clients)
-        for row in consumers_of(call, client)
-        if row["queue"] == {"name": queue.name, "vhost": call.vhost.name}
-    ]
-    row = describe_queue(call, queue)
-    return item_response(
-        call, {**row, "consumer_details": consumers, "incoming": [], "deliveries": []}
-    )
+    """Describe a queue or stream and its consumers."""
+    row = {**describe_queue(call, call.queue), "incoming": [], "deliveries": []}
+    if is_wanted(call, "consumer_details"):
+        row["consumer_details"] = [row async for row in iterate_in_slices(_consumers(call))]
+    return item_response(call, row)
+
+
+def _consumers(call: ApiCall) -> Iterator[Row]:
+    queue = {"name": call.queue.name, "vhost": call.vhost.name}
+    for client in list(call.broker.clients):
+        yield from consumers_of(call, client, lambda row: bool(row["queue"] == queue))
+
+
+async def list_queue_consumers(call: ApiCall) -> HttpResponse:
+    """List the consumers of a queue or stream."""
+    return await list_response(call, _consumers(call), CONSUMER_NAMES)
 
 
 async def put_queue(call: ApiCall) -> HttpResponse:
+    """Declare a queue or stream: `durable`, `auto_delete`, `arguments`."""
     body = await call.body()
     vhost, name, arguments = call.vhost, call.name, table_field(body, "arguments")
     call.access.check("configure", "queue", name)
@@ -112,6 +121,7 @@ async def put_queue(call: ApiCall) -> HttpResponse:
 
 
 async def delete_queue(call: ApiCall) -> HttpResponse:
+    """Delete a queue or stream; with `if-empty=true`, `if-unused=true` only then."""
     vhost, name = call.vhost, call.name
     call.access.check("configure", "queue", name)
     _existing(vhost, name)
@@ -127,13 +137,14 @@ def _existing(vhost: VirtualHost, name: str) -> None:
 
 
 async def queue_action(call: ApiCall) -> HttpResponse:
-    """RabbitMQ's actions are about mirrors of classic queues."""
+    """Refused: RabbitMQ's actions concern mirrors of classic queues."""
     _existing(call.vhost, call.name)
     action = text_field(await call.body(), "action")
     raise bad_request(f"unsupported action {action!r}: classic queues have no mirrors here")
 
 
 async def purge_queue(call: ApiCall) -> HttpResponse:
+    """Purge a queue: delete its ready messages."""
     call.access.check("read", "queue", call.name)
     call.vhost.queue(call.name, call).purge()
     call.done()
@@ -141,7 +152,8 @@ async def purge_queue(call: ApiCall) -> HttpResponse:
 
 
 async def list_queue_bindings(call: ApiCall) -> HttpResponse:
-    return await list_response(call, bindings_to_destination(call.vhost, call.queue))
+    """List the bindings of a queue."""
+    return await list_bindings_to(call, call.queue)
 
 
 def describe_stream(stream: Stream) -> Row:
@@ -172,12 +184,14 @@ def _may_read(call: ApiCall, stream: Stream) -> bool:
 
 
 async def list_streams(call: ApiCall) -> HttpResponse:
+    """List the streams that the user may read, with their offsets."""
     if "vhost" in call.request.query:
         call = call.within(call.request.query["vhost"])
     return await list_response(call, _stream_rows(call))
 
 
 async def get_stream(call: ApiCall) -> HttpResponse:
+    """Describe a stream; with `from`, `to` or `timestamp`, its messages as an Arrow IPC stream."""
     query = call.request.query
     call = call.within(query.get("vhost", call.broker.settings.default_vhost))
     call.access.check("read", "queue", call.name)
@@ -328,6 +342,7 @@ routes: Final = (
     ApiRoute("DELETE", f"{_PATH}/contents", purge_queue),
     ApiRoute("POST", f"{_PATH}/actions", queue_action),
     ApiRoute("GET", f"{_PATH}/bindings", list_queue_bindings),
+    ApiRoute("GET", f"{_PATH}/consumers", list_queue_consumers),
     ApiRoute("GET", "/api/streams", list_streams, AccessLevel.USER),
     ApiRoute("GET", "/api/streams/{name}", get_stream, AccessLevel.USER),
 )

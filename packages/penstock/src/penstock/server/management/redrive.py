@@ -224,6 +224,7 @@ class Selection:
 
 
 async def redrive(call: ApiCall) -> HttpResponse:
+    """Move messages of a queue, or copy those of a stream. Dead letters return to their queue."""
     body = await call.body()
     source = readable_queue(call)
     if not isinstance(source, ClassicQueue | Stream):
@@ -284,6 +285,7 @@ def _reason(error: Exception) -> str:
 
 
 async def discard(call: ApiCall) -> HttpResponse:
+    """Delete the messages of a queue that `ids` or `filter` select."""
     body = await call.body()
     source = readable_queue(call)
     if not isinstance(source, ClassicQueue):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -65,9 +66,19 @@ class _Sections:
             out.flush()
 
 
+def read_context(fields: Mapping[str, str], environment: Mapping[str, str]) -> ConsoleContext:
+    """URLs with passwords are in the environment, which command lines do not show."""
+    given = environment.get("PENSTOCK_URL", "")
+    return ConsoleContext(
+        Path(fields["data"]),
+        given if given.startswith(("amqp://", "amqps://")) else fields["broker"],
+        fields["management"],
+        environment.get("PENSTOCK_DATABASE"),
+    )
+
+
 def main() -> None:
-    fields = json.loads(sys.argv[1])
-    sections = _Sections(ConsoleContext(**{**fields, "data": Path(fields["data"])}))
+    sections = _Sections(read_context(json.loads(sys.argv[1]), os.environ))
     out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr), ThreadPoolExecutor(_THREADS) as pool:
         for line in sys.stdin:

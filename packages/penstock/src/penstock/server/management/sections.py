@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -87,7 +86,6 @@ class SectionProcess:
             "data": str(broker.data),
             "broker": local("amqp"),
             "management": local("http"),
-            "database": os.environ.get("PENSTOCK_DATABASE"),
         }
         module = "penstock.server.management.section_process"
         process = self._process = await asyncio.create_subprocess_exec(
@@ -135,7 +133,7 @@ class SectionProcess:
 
 
 async def list_sections(call: ApiCall) -> HttpResponse:
-    """Those that the user may open, with their modules."""
+    """List the sections of the console that installed packages add and the user may open."""
     names = installed_sections() if call.allows(AccessLevel.MONITORING) else ()
     return json_response([{"name": name, "module": f"/sections/{name}.js"} for name in names])
 
@@ -155,6 +153,7 @@ def _section(call: ApiCall) -> str:
 
 
 async def read_section(call: ApiCall) -> HttpResponse:
+    """Call a section of the console that reads."""
     name, arguments = call.names["call"], dict(call.request.query)
     if name.startswith("do-"):
         raise NotFound(f"'{name}' changes something: use POST")
@@ -162,7 +161,7 @@ async def read_section(call: ApiCall) -> HttpResponse:
 
 
 async def change_section(call: ApiCall) -> HttpResponse:
-    """Calls that change something have names of their own, `do-…`."""
+    """Call a section of the console that changes something."""
     name = f"do-{call.names['call']}"
     return json_response(await call.sections.call(_section(call), name, await call.body()))
 

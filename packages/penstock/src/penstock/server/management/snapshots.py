@@ -15,6 +15,7 @@ from penstock.server.management.http import NO_CONTENT, HttpResponse, json_respo
 
 
 async def take(call: ApiCall) -> HttpResponse:
+    """Take a snapshot of the broker's files, for a backup."""
     found = await call.broker.snapshots.take()
     return json_response(
         {
@@ -29,6 +30,7 @@ async def take(call: ApiCall) -> HttpResponse:
 
 
 async def read(call: ApiCall) -> HttpResponse:
+    """Read a file of a snapshot; `from` is the first byte."""
     start = parse_count(call.request.query.get("from", "0"))
     if start is None or start < 0:
         raise PreconditionFailed("from: a whole number of bytes is expected")
@@ -37,6 +39,7 @@ async def read(call: ApiCall) -> HttpResponse:
 
 
 async def remove(call: ApiCall) -> HttpResponse:
+    """Remove a snapshot."""
     await call.broker.snapshots.remove(call.names["snapshot"])
     return NO_CONTENT
 

@@ -59,6 +59,7 @@ def describe_timeline(timeline: Timeline) -> Row:
 
 
 async def get_traces(call: ApiCall) -> HttpResponse:
+    """The trace rules of a virtual host, and a summary of each timeline."""
     tracer = call.broker.tracer(call.vhost)
     rules = tracer.rules
     described: Row = {
@@ -84,10 +85,11 @@ async def list_timelines(call: ApiCall) -> HttpResponse:
             if wanted.accepts(timeline):
                 yield describe_timeline(timeline)
 
-    return await list_response(call, rows(), "routing_key")
+    return await list_response(call, rows(), ("routing_key",))
 
 
 async def get_timeline(call: ApiCall) -> HttpResponse:
+    """The timeline of a message: each event from publish to acknowledgement."""
     timeline = call.broker.tracer(call.vhost).timelines.get(call.names["id"])
     if timeline is None:
         raise NotFound(f"no timeline '{call.names['id']}' in vhost '{call.vhost.name}'")
@@ -95,6 +97,7 @@ async def get_timeline(call: ApiCall) -> HttpResponse:
 
 
 async def put_rules(call: ApiCall) -> HttpResponse:
+    """Set the rules that select the messages to trace."""
     try:
         rules = TraceRules.parse(await call.body())
     except PreconditionFailed as error:
@@ -104,6 +107,7 @@ async def put_rules(call: ApiCall) -> HttpResponse:
 
 
 async def delete_rules(call: ApiCall) -> HttpResponse:
+    """Stop tracing in a virtual host."""
     call.broker.tracer(call.vhost).set_rules(None)
     return NO_CONTENT
 

@@ -24,24 +24,26 @@ from penstock.server.management.list_query import Row, item_response, list_respo
 
 
 async def list_users(call: ApiCall) -> HttpResponse:
+    """List users."""
     return await list_response(call, call.broker.users.export()["users"])
 
 
 async def list_idle_users(call: ApiCall) -> HttpResponse:
-    """Users without access to any virtual host."""
+    """List users without access to any virtual host."""
     idle = {user.name for user in call.broker.users.all() if not user.permissions}
     users = call.broker.users.export()["users"]
     return await list_response(call, [row for row in users if row["name"] in idle])
 
 
 async def get_user(call: ApiCall) -> HttpResponse:
+    """Describe a user."""
     call.broker.users.get(call.name)
     users = call.broker.users.export()["users"]
     return item_response(call, next(row for row in users if row["name"] == call.name))
 
 
 async def put_user(call: ApiCall) -> HttpResponse:
-    """Without a password or a password hash nobody can log in as the user."""
+    """Create or change a user. Without `password` or `password_hash` no login is possible."""
     body = await call.body()
     if "tags" not in body:
         raise bad_request("tags_not_present")
@@ -63,12 +65,13 @@ async def put_user(call: ApiCall) -> HttpResponse:
 
 
 async def delete_user(call: ApiCall) -> HttpResponse:
+    """Delete a user."""
     await asyncio.to_thread(call.broker.users.delete, call.name)
     return NO_CONTENT
 
 
 async def delete_users(call: ApiCall) -> HttpResponse:
-    """RabbitMQ's bulk delete: `{"users": [name, …]}`."""
+    """Delete several users: `{"users": [name, …]}`."""
     names = (await call.body()).get("users", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise bad_request("users: a list of names is expected")
@@ -98,10 +101,12 @@ def _permissions(call: ApiCall, kind: str = "permissions") -> Iterable[Row]:
 
 
 async def list_permissions(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _permissions(call))
+    """List permissions: all, or those of a user or a virtual host."""
+    return await list_response(call, _permissions(call), ("user", "vhost"))
 
 
 async def get_permissions(call: ApiCall) -> HttpResponse:
+    """The permissions of a user in a virtual host."""
     rows = list(_permissions(call))
     if not rows:
         raise NotFound("Not Found")
@@ -115,6 +120,7 @@ def _check_ends(call: ApiCall) -> None:
 
 
 async def put_permissions(call: ApiCall) -> HttpResponse:
+    """Set the permissions of a user in a virtual host: `configure`, `write`, `read`."""
     body = await call.body()
     _check_ends(call)
     configure, write, read = required_fields(body, "configure", "write", "read")
@@ -133,6 +139,7 @@ def _check_texts(*patterns: object) -> None:
 
 
 async def delete_permissions(call: ApiCall) -> HttpResponse:
+    """Remove the permissions of a user in a virtual host."""
     if not _permissions(call):
         raise NotFound("Not Found")
     user, vhost = call.names["user"], call.names["vhost"]
@@ -141,16 +148,20 @@ async def delete_permissions(call: ApiCall) -> HttpResponse:
 
 
 async def list_topic_permissions(call: ApiCall) -> HttpResponse:
-    return await list_response(call, _permissions(call, "topic_permissions"))
+    """List topic permissions: all, or those of a user or a virtual host."""
+    rows = _permissions(call, "topic_permissions")
+    return await list_response(call, rows, ("user", "vhost", "exchange"))
 
 
 async def get_topic_permissions(call: ApiCall) -> HttpResponse:
+    """The topic permissions of a user in a virtual host."""
     if not (rows := _permissions(call, "topic_permissions")):
         raise NotFound("Not Found")
     return await list_response(call, rows)
 
 
 async def put_topic_permissions(call: ApiCall) -> HttpResponse:
+    """Set the topic permissions of a user for an exchange: `exchange`, `write`, `read`."""
     body = await call.body()
     _check_ends(call)
     exchange, write, read = required_fields(body, "exchange", "write", "read")
@@ -164,7 +175,7 @@ async def put_topic_permissions(call: ApiCall) -> HttpResponse:
 
 
 async def delete_topic_permissions(call: ApiCall) -> HttpResponse:
-    """Of one exchange, or of all exchanges in the virtual host."""
+    """Remove a user's topic permissions in a virtual host: all, or those for an exchange."""
     exchange = call.names.get("exchange")
     existing = [row["exchange"] for row in _permissions(call, "topic_permissions")]
     if not existing or (exchange is not None and exchange not in existing):

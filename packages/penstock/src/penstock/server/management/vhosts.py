@@ -35,6 +35,7 @@ def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
         "tags": metadata["tags"],
         "metadata": metadata,
         "default_queue_type": "classic",
+        "limits": dict(vhost.policies.limits),
         "tracing": call.broker.tracer(vhost).firehose,
         "cluster_state": {node_name(call.broker): "running"},
         "messages": ready + unacknowledged,
@@ -51,10 +52,12 @@ def _visible(call: ApiCall) -> list[VirtualHost]:
 
 
 async def list_vhosts(call: ApiCall) -> HttpResponse:
+    """List virtual hosts."""
     return await list_response(call, (describe_vhost(call, vhost) for vhost in _visible(call)))
 
 
 async def get_vhost(call: ApiCall) -> HttpResponse:
+    """Describe a virtual host."""
     vhost = call.broker.vhosts.get(call.name)
     if vhost is None:
         raise NotFound(f"no vhost '{call.name}'")
@@ -64,7 +67,7 @@ async def get_vhost(call: ApiCall) -> HttpResponse:
 
 
 async def put_vhost(call: ApiCall) -> HttpResponse:
-    """The user gets full permissions on a new virtual host, as in RabbitMQ."""
+    """Create a virtual host, or change it; the user gets all permissions on a new one."""
     body = await call.body()
     broker = call.broker
     is_new = call.name not in broker.vhosts
@@ -88,6 +91,7 @@ async def put_vhost(call: ApiCall) -> HttpResponse:
 
 
 async def delete_vhost(call: ApiCall) -> HttpResponse:
+    """Delete a virtual host with its queues, exchanges and permissions."""
     broker = call.broker
     broker.delete_vhost(call.name)
     call.done()

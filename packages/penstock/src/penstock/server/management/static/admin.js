@@ -1,5 +1,5 @@
 // Users and permissions, virtual hosts, policies, limits, parameters, definitions.
-import { ask, get, part, session, watch } from "/static/api.js";
+import { ask, get, part, session } from "/static/api.js";
 import { body, button, card, compact, confirm, dialog, download, h, json, link, number, pill, table, toast } from "/static/dom.js";
 import { vhostField } from "/static/exchanges.js";
 import { list } from "/static/table.js";
@@ -36,45 +36,40 @@ function userDialog(title, user, done) {
 
 export async function user(view) {
   const [name] = view.names, path = `/api/users/${part(name)}`;
-  const rights = h("div"), topics = h("div"), limits = h("div"), top = h("div");
+  const limits = h("div"), top = h("div");
   async function load() {
-    const [one, granted, topic, limit] = await Promise.all([get(path), get(`${path}/permissions`), get(`${path}/topic-permissions`), get(`/api/user-limits/${part(name)}`)]);
+    const [one, limit] = await Promise.all([get(path), get(`/api/user-limits/${part(name)}`)]);
     const edit = button("Edit", () => userDialog(`Edit ${name}`, one, load), "primary");
     top.replaceChildren(view.title(name, tags(one).map(tag => pill(tag)), edit, button("Delete", () => confirm("Delete user", `Delete ${name}? Its connections are closed.`, "Delete", async () => {
       await ask("DELETE", path);
       location.hash = "#/users";
     }), "danger")));
-    rights.replaceChildren(table([["Virtual host", row => row.vhost], ["Configure", row => pattern(row.configure)], ["Write", row => pattern(row.write)], ["Read", row => pattern(row.read)],
-      ["", row => [button("Edit", () => permission(row), "plain"), remove("the permissions", `/api/permissions/${part(row.vhost)}/${part(name)}`, load)], "num"]], granted, "No permissions: the user can use no virtual host"));
-    topics.replaceChildren(table([["Virtual host", row => row.vhost], ["Exchange", row => row.exchange || "all"], ["Write", row => pattern(row.write)], ["Read", row => pattern(row.read)],
-      ["", row => [button("Edit", () => topicPermission(row), "plain"), remove("the topic permissions", `/api/topic-permissions/${part(row.vhost)}/${part(name)}/${part(row.exchange)}`, load)], "num"]], topic, "None: every routing key is allowed"));
     const values = Object.entries(limit[0]?.value || {});
     limits.replaceChildren(table([["Limit", row => row[0]], ["Value", row => number(row[1]), "num"],
       ["", row => remove(`limit ${row[0]}`, `/api/user-limits/${part(name)}/${row[0]}`, load), "num"]], values, "None"));
   }
   const permission = (row = {}) => dialog({ title: "Permissions", label: "Save", text: "Regular expressions for names of queues and exchanges. An empty one matches nothing.",
     fields: [{ ...vhostField(view), ...(row.vhost ? { value: row.vhost } : {}) }, ...["configure", "write", "read"].map(kind => ({ name: kind, label: kind, value: row[kind] ?? ".*" }))],
-    async act({ vhost, ...given }) { await ask("PUT", `/api/permissions/${part(vhost)}/${part(name)}`, given); await load(); } });
+    async act({ vhost, ...given }) { await ask("PUT", `/api/permissions/${part(vhost)}/${part(name)}`, given); rights.refresh(); } });
   const topicPermission = (row = {}) => dialog({ title: "Topic permissions", label: "Save", text: "Regular expressions for routing keys of a topic exchange.",
     fields: [{ ...vhostField(view), ...(row.vhost ? { value: row.vhost } : {}) }, { name: "exchange", label: "Exchange", value: row.exchange ?? "amq.topic" },
       ...["write", "read"].map(kind => ({ name: kind, label: kind, value: row[kind] ?? ".*" }))],
-    async act({ vhost, ...given }) { await ask("PUT", `/api/topic-permissions/${part(vhost)}/${part(name)}`, given); await load(); } });
+    async act({ vhost, ...given }) { await ask("PUT", `/api/topic-permissions/${part(vhost)}/${part(name)}`, given); topics.refresh(); } });
+  const rights = list(view, { path: `${path}/permissions`, key: "rights.", title: "Permissions", sort: "vhost", placeholder: "Filter permissions", empty: "No permissions: the user can use no virtual host", tools: [button("Set", () => permission())], columns: [
+    { label: "Virtual host", field: "vhost", cell: row => row.vhost }, ...["configure", "write", "read"].map(kind => ({ label: kind[0].toUpperCase() + kind.slice(1), field: kind, cell: row => pattern(row[kind]) })),
+    { label: "", kind: "num", cell: row => [button("Edit", () => permission(row), "plain"), remove("the permissions", `/api/permissions/${part(row.vhost)}/${part(name)}`, () => rights.refresh())] }] });
+  const topics = list(view, { path: `${path}/topic-permissions`, key: "topics.", title: "Topic permissions", sort: "vhost", placeholder: "Filter topic permissions", empty: "None: every routing key is allowed", tools: [button("Set", () => topicPermission())], columns: [
+    { label: "Virtual host", field: "vhost", cell: row => row.vhost }, { label: "Exchange", field: "exchange", cell: row => row.exchange || "all" },
+    { label: "Write", field: "write", cell: row => pattern(row.write) }, { label: "Read", field: "read", cell: row => pattern(row.read) },
+    { label: "", kind: "num", cell: row => [button("Edit", () => topicPermission(row), "plain"), remove("the topic permissions", `/api/topic-permissions/${part(row.vhost)}/${part(name)}/${part(row.exchange)}`, () => topics.refresh())] }] });
   const limit = () => dialog({ title: "Limit", label: "Save", fields: [{ name: "kind", label: "Limit", type: "choice", options: ["max-connections", "max-channels"] }, { name: "value", label: "At most", type: "number", value: 100, required: true }],
     async act({ kind, value }) { await ask("PUT", `/api/user-limits/${part(name)}/${kind}`, { value }); await load(); } });
-  view.show(h("p", { class: "crumbs" }, link("users", "Users")), top, card("Permissions", [button("Set", () => permission())], rights),
-    card("Topic permissions", [button("Set", () => topicPermission())], topics), card("Limits", [button("Set", limit)], limits));
+  view.show(h("p", { class: "crumbs" }, link("users", "Users")), top, rights, topics, card("Limits", [button("Set", limit)], limits));
   await load();
 }
 
-export async function vhosts(view) {
-  const rows = h("div"), canEdit = session.can("administrator");
-  async function load() {
-    const [found, limits] = await Promise.all([get("/api/vhosts"), get("/api/vhost-limits")]);
-    const of = Object.fromEntries(limits.map(row => [row.vhost, row.value]));
-    rows.replaceChildren(table([["Name", row => row.name, "name"], ["Description", row => row.description], ["Messages", row => number(row.messages), "num"],
-      ["Limits", row => Object.entries(of[row.name] || {}).map(([kind, value]) => pill(`${kind} ${value}`))],
-      ["", row => canEdit && [button("Limits", () => limitDialog(row.name, of[row.name] || {}), "plain"), remove(`virtual host ${row.name} with all its queues`, `/api/vhosts/${part(row.name)}`, load)], "num"]], found));
-  }
+export function vhosts(view) {
+  const canEdit = session.can("administrator");
   const limitDialog = (name, given) => dialog({ title: `Limits of ${name}`, label: "Save", text: "An empty field is no limit.",
     fields: ["max-connections", "max-queues"].map(kind => ({ name: kind, label: kind, type: "number", value: given[kind] })),
     async act(values) {
@@ -82,37 +77,34 @@ export async function vhosts(view) {
         if (value !== undefined) await ask("PUT", `/api/vhost-limits/${part(name)}/${kind}`, { value });
         else if (given[kind] !== undefined) await ask("DELETE", `/api/vhost-limits/${part(name)}/${kind}`);
       }
-      await load();
+      rows.refresh();
     } });
+  const rows = list(view, { path: "/api/vhosts", empty: "No virtual host", columns: [
+    { label: "Name", field: "name", kind: "name", cell: row => row.name }, { label: "Description", field: "description", cell: row => row.description },
+    { label: "Messages", field: "messages", kind: "num", cell: row => number(row.messages) },
+    { label: "Limits", cell: row => Object.entries(row.limits).map(([kind, value]) => pill(`${kind} ${value}`)) },
+    { label: "", kind: "num", cell: row => canEdit && [button("Limits", () => limitDialog(row.name, row.limits), "plain"), remove(`virtual host ${row.name} with all its queues`, `/api/vhosts/${part(row.name)}`, () => rows.refresh())] }] });
   const add = canEdit && button("Add virtual host", () => dialog({ title: "Add virtual host", label: "Add", fields: [{ name: "name", label: "Name", required: true }, { name: "description", label: "Description" }],
-    async act({ name, ...given }) { await ask("PUT", `/api/vhosts/${part(name)}`, given); await load(); } }), "primary");
-  view.show(view.title("Virtual hosts", add), h("section", { class: "card" }, rows));
-  await load();
+    async act({ name, ...given }) { await ask("PUT", `/api/vhosts/${part(name)}`, given); rows.refresh(); } }), "primary");
+  view.show(view.title("Virtual hosts", add), rows);
 }
 
 const SETTINGS = [["max-length", 10000], ["max-length-bytes", 104857600], ["message-ttl", 60000], ["expires", 1800000], ["delivery-limit", 20], ["overflow", "reject-publish"],
   ["dead-letter-exchange", ""], ["dead-letter-routing-key", ""], ["max-age", "7D"], ["alternate-exchange", ""], ["federation-upstream-set", "all"]];
 
-export async function policies(view) {
-  const own = h("div"), operator = h("div");
-  const kinds = { policies: [own, session.can("policymaker")], "operator-policies": [operator, session.can("administrator")] };
-  async function load() {
-    for (const [kind, [place, canEdit]] of Object.entries(kinds)) {
-      const found = await get(`/api/${kind}`);
-      place.replaceChildren(table([["Name", row => row.name, "name"], ["Virtual host", row => row.vhost], ["Pattern", row => pattern(row.pattern)], ["Applies to", row => row["apply-to"]],
-        ["Priority", row => number(row.priority), "num"], ["Definition", row => compact(row.definition)],
-        ["", row => canEdit && [button("Edit", () => edit(kind, row), "plain"), remove(`policy ${row.name}`, `/api/${kind}/${part(row.vhost)}/${part(row.name)}`, load)], "num"]], found));
-    }
-  }
+export function policies(view) {
+  const rules = (kind, title, canEdit) => list(view, { path: `/api/${kind}`, key: `${kind}.`, title, placeholder: `Filter ${title.toLowerCase()}`, tools: [canEdit && button("Add", () => edit(kind))], columns: [
+    { label: "Name", field: "name", kind: "name", cell: row => row.name }, { label: "Virtual host", field: "vhost", cell: row => row.vhost }, { label: "Pattern", field: "pattern", cell: row => pattern(row.pattern) },
+    { label: "Applies to", field: "apply-to", cell: row => row["apply-to"] }, { label: "Priority", field: "priority", kind: "num", cell: row => number(row.priority) }, { label: "Definition", kind: "path", cell: row => compact(row.definition) },
+    { label: "", kind: "num", cell: row => canEdit && [button("Edit", () => edit(kind, row), "plain"), remove(`policy ${row.name}`, `/api/${kind}/${part(row.vhost)}/${part(row.name)}`, () => lists[kind].refresh())] }] });
+  const lists = { policies: rules("policies", "Policies", session.can("policymaker")), "operator-policies": rules("operator-policies", "Operator policies", session.can("administrator")) };
   const edit = (kind, row) => dialog({ title: row ? `Edit ${row.name}` : "Add policy", label: "Save",
     fields: [...(row ? [] : [vhostField(view), { name: "name", label: "Name", required: true }]), { name: "pattern", label: "Pattern of names", value: row?.pattern ?? "", required: true },
       { name: "apply-to", label: "Applies to", type: "choice", options: kind === "policies" ? ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"] : ["queues", "classic_queues", "quorum_queues", "streams"], value: row?.["apply-to"] },
       { name: "priority", label: "Priority", type: "number", value: row?.priority ?? 0 },
       { name: "definition", label: "Definition", type: "text area", json: true, value: json(row?.definition ?? {}), hints: SETTINGS }],
-    async act({ vhost = row?.vhost, name = row?.name, ...given }) { await ask("PUT", `/api/${kind}/${part(vhost)}/${part(name)}`, given); await load(); } });
-  view.show(view.title("Policies"), card("Policies", [kinds.policies[1] && button("Add", () => edit("policies"))].filter(Boolean), own),
-    card("Operator policies", [kinds["operator-policies"][1] && button("Add", () => edit("operator-policies"))].filter(Boolean), operator));
-  await load();
+    async act({ vhost = row?.vhost, name = row?.name, ...given }) { await ask("PUT", `/api/${kind}/${part(vhost)}/${part(name)}`, given); lists[kind].refresh(); } });
+  view.show(view.title("Policies"), ...Object.values(lists));
 }
 
 export async function definitions(view) {
@@ -131,23 +123,18 @@ export async function definitions(view) {
 }
 
 const STATUS = { running: "good", starting: "warn" };
-export async function transfers(view) {
-  const shovels = h("div"), links = h("div"), parameters = h("div"), canEdit = session.can("administrator");
-  const status = (path, place, columns) => watch(path, 3, rows => place.replaceChildren(table(columns, rows)), error => view.failed(error) || place.replaceChildren(h("p", { class: "empty" }, error.message)), view.signal);
-  async function load() {
-    const rows = await get("/api/parameters");
-    parameters.replaceChildren(table([["Component", row => row.component], ["Virtual host", row => row.vhost], ["Name", row => row.name, "name"], ["Value", row => h("pre", null, json(row.value))],
-      ["", row => canEdit && [button("Edit", () => edit(row), "plain"), remove(`${row.component} ${row.name}`, `/api/parameters/${part(row.component)}/${part(row.vhost)}/${part(row.name)}`, load)], "num"]], rows));
-  }
+export function transfers(view) {
+  const canEdit = session.can("administrator"), name = { label: "Name", field: "name", kind: "name", cell: row => row.name }, vhost = { label: "Virtual host", field: "vhost", cell: row => row.vhost };
+  const shovels = list(view, { path: "/api/shovels", key: "shovels.", title: "Shovels", placeholder: "Filter shovels", columns: [name, vhost, { label: "State", field: "state", cell: row => pill(row.state, STATUS[row.state] || "bad") },
+    { label: "From", cell: row => row.src_address || row.src_queue || row.src_exchange || row.src_uri }, { label: "To", cell: row => row.dest_address || row.dest_queue || row.dest_exchange || row.dest_uri }, { label: "", cell: row => row.reason }] });
+  const links = list(view, { path: "/api/federation-links", key: "links.", title: "Federation links", placeholder: "Filter links", sort: "upstream", columns: [{ label: "Upstream", field: "upstream", kind: "name", cell: row => row.upstream }, vhost,
+    { label: "Type", field: "type", cell: row => row.type }, { label: "Name", cell: row => row.exchange || row.queue }, { label: "State", field: "status", cell: row => pill(row.status, STATUS[row.status] || "bad") }, { label: "", cell: row => row.error }] });
+  const parameters = list(view, { path: "/api/parameters", key: "parameters.", title: "Configuration", placeholder: "Filter parameters", columns: [{ label: "Component", field: "component", cell: row => row.component }, vhost, name, { label: "Value", kind: "path", cell: row => h("pre", null, json(row.value)) },
+    { label: "", kind: "num", cell: row => canEdit && [button("Edit", () => edit(row), "plain"), remove(`${row.component} ${row.name}`, `/api/parameters/${part(row.component)}/${part(row.vhost)}/${part(row.name)}`, () => parameters.refresh())] }] });
   const edit = row => dialog({ title: row ? `Edit ${row.name}` : "Add shovel or upstream", label: "Save", wide: true,
     fields: [...(row ? [] : [{ name: "component", label: "Component", type: "choice", options: [["shovel", "shovel"], ["federation-upstream", "upstream of federation"], ["federation-upstream-set", "set of upstreams"]] }, vhostField(view), { name: "name", label: "Name", required: true }]),
       { name: "value", label: "Value", type: "text area", rows: 9, json: true, value: json(row?.value ?? { "src-protocol": "amqp091", "src-uri": "amqp://", "src-queue": "from", "dest-protocol": "amqp091", "dest-uri": "amqp://", "dest-queue": "to" }),
         hints: [["uri", "amqp://other"], ["src-delete-after", "queue-length"], ["ack-mode", "on-confirm"], ["reconnect-delay", 5]] }],
-    async act({ component = row?.component, vhost = row?.vhost, name = row?.name, value }) { await ask("PUT", `/api/parameters/${part(component)}/${part(vhost)}/${part(name)}`, { value }); await load(); } });
-  view.show(view.title("Shovels and federation", canEdit && button("Add", () => edit(), "primary")), card("Shovels", shovels), card("Federation links", links), card("Configuration", parameters));
-  status("/api/shovels", shovels, [["Name", row => row.name, "name"], ["Virtual host", row => row.vhost], ["State", row => pill(row.state, STATUS[row.state] || "bad")],
-    ["From", row => row.src_address || row.src_queue || row.src_exchange || row.src_uri], ["To", row => row.dest_address || row.dest_queue || row.dest_exchange || row.dest_uri], ["", row => row.reason]]);
-  status("/api/federation-links", links, [["Upstream", row => row.upstream, "name"], ["Virtual host", row => row.vhost], ["Type", row => row.type], ["Name", row => row.exchange || row.queue],
-    ["State", row => pill(row.status, STATUS[row.status] || "bad")], ["", row => row.error]]);
-  await load();
+    async act({ component = row?.component, vhost = row?.vhost, name = row?.name, value }) { await ask("PUT", `/api/parameters/${part(component)}/${part(vhost)}/${part(name)}`, { value }); parameters.refresh(); } });
+  view.show(view.title("Shovels and federation", canEdit && button("Add", () => edit(), "primary")), shovels, links, parameters);
 }

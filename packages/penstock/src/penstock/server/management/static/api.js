@@ -77,13 +77,20 @@ const listeners = new Set();
 export const onConnection = listener => listeners.add(listener);
 const report = isUp => listeners.forEach(listener => listener(isUp));
 
+// A hidden page watches nothing: a browser opens six connections to a server for all tabs together.
+let hiding = new AbortController();
+document.addEventListener("visibilitychange", () => { if (document.hidden) hiding.abort(); else hiding = new AbortController(); });
+const shown = () => document.hidden && new Promise(resolve => document.addEventListener("visibilitychange", resolve, { once: true }));
+
 // The answer of a GET call, again whenever it changes, until `signal` aborts. The connection is
 // opened again when it is lost.
 export async function watch(path, seconds, show, fail, signal) {
   const url = `/api/watch?every=${seconds}&path=${part(path)}`;
   for (let pause = 500; !signal.aborted; pause = Math.min(pause * 2, 8000)) {
+    await shown();
+    const hidden = hiding.signal;
     try {
-      const response = await request("GET", url, undefined, signal);
+      const response = await request("GET", url, undefined, AbortSignal.any([signal, hidden]));
       if (!response.ok) throw await refused(response);
       report(true);
       for await (const event of events(response.body)) {
@@ -95,6 +102,7 @@ export async function watch(path, seconds, show, fail, signal) {
       }
     } catch (error) {
       if (signal.aborted) return;
+      if (hidden.aborted) { pause = 250; continue; }
       if (error instanceof ApiError && error.status < 500) { fail(error); return; }
     }
     report(false);

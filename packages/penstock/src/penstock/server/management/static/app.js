@@ -8,8 +8,8 @@ import { channel, channels, connection, connections } from "/static/connections.
 import { exchange, exchanges } from "/static/exchanges.js";
 import { cluster } from "/static/cluster.js";
 import { content, overlay } from "/static/overlay.js";
-import { deadLetters, messages } from "/static/messages.js";
-import { retained, sessions } from "/static/mqtt.js";
+import { deadLetters, delayed, messages } from "/static/messages.js";
+import { retained, session as mqttSession, sessions, subscriptions } from "/static/mqtt.js";
 import { queue, queues, streams } from "/static/queues.js";
 import { trace, traces } from "/static/tracing.js";
 
@@ -18,14 +18,15 @@ const THEME = "penstock.theme";
 const MENU = [
   ["", [["overview", "Overview", overview], ["connections", "Connections", connections], ["channels", "Channels", channels],
     ["exchanges", "Exchanges", exchanges], ["queues", "Queues", queues], ["streams", "Streams", streams], ["dead-letters", "Dead letters", deadLetters],
-    ["traces", "Tracing", traces, "administrator"]]],
-  ["MQTT", [["mqtt", "Clients and sessions", sessions], ["retained", "Retained messages", retained]]],
+    ["delayed", "Delayed messages", delayed, "administrator"], ["traces", "Tracing", traces, "administrator"]]],
+  ["MQTT", [["mqtt", "Clients and sessions", sessions], ["subscriptions", "Subscriptions", subscriptions], ["retained", "Retained messages", retained]]],
   ["Overlay", [["overlay", "Map", overlay, "monitoring"], ["content", "Content console", content, "administrator"]]],
   ["Applications", []],
   ["Administration", [["cluster", "Cluster", cluster, "monitoring"], ["users", "Users", users, "administrator"], ["vhosts", "Virtual hosts", vhostList], ["policies", "Policies", policies],
     ["transfers", "Shovels and federation", transfers, "policymaker"], ["definitions", "Definitions", definitions, "administrator"]]],
 ];
-const DETAILS = { connection, channel, exchange, queue, messages, trace, user };
+const PARENTS = { messages: "queues", session: "mqtt" };  // in the menu
+const DETAILS = { connection, channel, exchange, queue, messages, session: mqttSession, trace, user };
 
 let leaving = new AbortController(), main, side, vhosts = [];
 const pages = () => Object.fromEntries([...MENU.flatMap(([, items]) => items.map(([path, , page]) => [path, page])), ...Object.entries(DETAILS)]);
@@ -143,7 +144,7 @@ function route() {
   const [page, ...names] = (path || "overview").split("/").map(decodeURIComponent);
   side.classList.remove("open");
   for (const one of side.querySelectorAll("a")) {
-    if ([page, `${page}s`, page === "messages" ? "queues" : ""].includes(one.dataset.path)) one.setAttribute("aria-current", "page");
+    if ([page, `${page}s`, PARENTS[page]].includes(one.dataset.path)) one.setAttribute("aria-current", "page");
     else one.removeAttribute("aria-current");
   }
   const draw = pages()[page];

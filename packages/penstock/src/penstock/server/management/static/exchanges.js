@@ -1,5 +1,5 @@
-import { ask, get, part, watch } from "/static/api.js";
-import { body, button, card, compact, confirm, dialog, facts, h, json, link, pill, table } from "/static/dom.js";
+import { ask, part, watch } from "/static/api.js";
+import { body, button, card, compact, confirm, dialog, facts, h, json, link, pill } from "/static/dom.js";
 import { list } from "/static/table.js";
 
 export const DEFAULT = "amq.default";
@@ -42,45 +42,43 @@ export function exchanges(view) {
       { label: "Virtual host", field: "vhost", cell: row => row.vhost },
       { label: "Type", field: "type", cell: row => row.type },
       { label: "Features", cell: flags },
-      { label: "Arguments", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
+      { label: "Arguments", kind: "path", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
     ],
   }));
 }
 
 export function exchange(view) {
   const [vhost, name] = view.names, path = `/api/exchanges/${part(vhost)}/${part(name)}`;
-  const details = h("div"), out = h("div"), into = h("div"), isDefault = name === DEFAULT;
-  const again = () => load().catch(error => view.failed(error));
-  const tools = [button("Publish", () => publishDialog(view, vhost, name), "primary"), !isDefault && button("Bind", () => bindFrom(view, vhost, name, again)),
+  const details = h("div"), isDefault = name === DEFAULT;
+  const out = bindingList(view, `${path}/bindings/source`, "out.", "Bindings to queues and exchanges", "destination");
+  const into = bindingList(view, `${path}/bindings/destination`, "into.", "Bindings from other exchanges", "source");
+  const tools = [button("Publish", () => publishDialog(view, vhost, name), "primary"), !isDefault && button("Bind", () => bindFrom(view, vhost, name, out.refresh)),
     !isDefault && button("Delete", () => confirm("Delete exchange", `Delete ${name} and its bindings?`, "Delete", async () => {
       await ask("DELETE", path);
       location.hash = "#/exchanges";
     }), "danger")];
   view.show(h("p", { class: "crumbs" }, link("exchanges", "Exchanges"), ` / ${vhost}`), view.title(isDefault ? "(default)" : name, ...tools.filter(Boolean)),
-    card("Exchange", details), card("Bindings to queues and exchanges", out), card("Bindings from other exchanges", into));
-  async function load() {
-    const [source, destination] = await Promise.all([get(`${path}/bindings/source?page=1&page_size=500`, view.signal), get(`${path}/bindings/destination`, view.signal)]);
-    out.replaceChildren(bindingTable(view, source.items, again, source.total_count));
-    into.replaceChildren(bindingTable(view, destination, again));
-  }
+    card("Exchange", details), out, into);
   watch(path, 5, one => details.replaceChildren(body(facts([["Type", one.type], ["Features", flags(one)], ["Policy", one.policy],
     ["Arguments", Object.keys(one.arguments).length ? h("pre", null, json(one.arguments)) : "none"]]))),
   error => view.failed(error) || details.replaceChildren(h("p", { class: "empty" }, error.message)), view.signal);
-  return load();
 }
 
-export function bindingTable(view, rows, changed, total = rows.length) {
+// The bindings of an exchange or a queue.
+export function bindingList(view, path, key, title, sort) {
   const unbind = row => confirm("Remove binding", `Remove the binding from ${row.source} to ${row.destination} with key "${row.routing_key}"?`, "Remove", async () => {
     await ask("DELETE", `/api/bindings/${part(row.vhost)}/e/${part(row.source)}/${row.destination_type === "queue" ? "q" : "e"}/${part(row.destination)}/${part(row.properties_key)}`);
-    changed();
+    bindings.refresh();
   });
   const place = (kind, vhost, name) => link(`${kind}/${part(vhost)}/${part(name || DEFAULT)}`, name || "(default)");
-  return h("div", null, table([
-    ["From", row => place("exchange", row.vhost, row.source)], ["Routing key", row => h("code", null, row.routing_key)],
-    ["To", row => [place(row.destination_type === "queue" ? "queue" : "exchange", row.vhost, row.destination), " ", pill(row.destination_type)]],
-    ["Arguments", row => h("span", { class: "quiet" }, compact(row.arguments))],
-    ["", row => row.source && button("Remove", () => unbind(row), "plain danger"), "num"]], rows, "No bindings"),
-  total > rows.length && h("p", { class: "empty" }, `${rows.length} of ${total} are shown`));
+  const bindings = list(view, { path, key, title, sort, every: 5, placeholder: "Filter bindings", empty: "No bindings", columns: [
+    { label: "From", field: "source", cell: row => place("exchange", row.vhost, row.source) },
+    { label: "Routing key", field: "routing_key", cell: row => h("code", null, row.routing_key) },
+    { label: "To", field: "destination", cell: row => [place(row.destination_type === "queue" ? "queue" : "exchange", row.vhost, row.destination), " ", pill(row.destination_type)] },
+    { label: "Arguments", kind: "path", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
+    { label: "", kind: "num", cell: row => row.source && button("Remove", () => unbind(row), "plain danger") },
+  ] });
+  return bindings;
 }
 
 function bindFrom(view, vhost, source, changed) {

@@ -1,5 +1,5 @@
 // Messages: one of them, the browser of a queue or stream, and redrive.
-import { ask, get, part } from "/static/api.js";
+import { ask, get, part, watch } from "/static/api.js";
 import { button, bytes, confirm, dialog, h, json, link, number, pill, table, time, toast } from "/static/dom.js";
 import { vhostFilter, within } from "/static/exchanges.js";
 import { list } from "/static/table.js";
@@ -39,6 +39,37 @@ export function deadLetters(view) {
       { label: "Reason", field: "first_death.reason", cell: row => pill(row.first_death.reason, "bad") },
     ],
   }));
+}
+
+// Messages that wait for their time. A million may wait: the oldest are shown, and those with an id.
+export function delayed(view) {
+  const vhost = view.query.get("vhost") || view.vhosts[0], path = `/api/delayed-messages/${part(vhost)}`, rows = h("div"), count = h("span", { class: "quiet", role: "status" });
+  const id = h("input", { type: "search", placeholder: "Message id  ( / )", "aria-label": "Message id", value: view.query.get("id") || "", "data-filter": true, onchange() {
+    const query = new URLSearchParams(view.query);
+    if (id.value) query.set("id", id.value); else query.delete("id");
+    view.replaceQuery(query);
+    follow();
+  } });
+  const cancel = row => confirm("Cancel message", `Delete the message to ${row.routing_key || row.exchange} that is due at ${time(row.due * 1000)}?`, "Delete", async () => { await ask("DELETE", `${path}/${part(row.id)}`); follow(); });
+  const cancelAll = () => confirm("Cancel messages", `Delete all waiting messages with the message id ${id.value}?`, "Delete", async () => {
+    const { cancelled } = await ask("DELETE", `${path}?message_id=${part(id.value)}`);
+    toast(`${number(cancelled)} cancelled`);
+    follow();
+  });
+  const all = button("Cancel all with this id", cancelAll, "danger");
+  let watching = new AbortController();
+  function follow() {
+    watching.abort();
+    watching = new AbortController();
+    all.hidden = !id.value;
+    watch(`${path}?limit=100${id.value ? `&message_id=${part(id.value)}` : ""}`, id.value ? 30 : 3, ({ waiting, messages: found }) => {  // ids are searched in the log
+      count.textContent = `${number(waiting)} wait; ${number(found.length)} shown`;
+      rows.replaceChildren(table([["Due", row => time(row.due * 1000), "when"], ["Exchange", row => row.exchange || "(default)"], ["Routing key", row => h("code", null, row.routing_key)], ["Message id", row => row.message_id],
+        ["Size", row => bytes(row.payload_bytes), "num"], ["", row => button("Cancel", () => cancel(row), "plain danger"), "num"]], found, id.value ? "No message with this id waits" : "No message waits"));
+    }, error => view.failed(error) || rows.replaceChildren(h("p", { class: "empty", role: "alert" }, error.message)), AbortSignal.any([watching.signal, view.signal]));
+  }
+  view.show(view.title("Delayed messages", count, vhostFilter(view, false)), h("section", { class: "card" }, h("div", { class: "filters" }, id, all), rows));
+  follow();
 }
 
 // Fields that name where messages go, and what the call of a redrive takes.

@@ -73,7 +73,7 @@ export function overlay(view) {
     });
     picture.replaceChildren(...lines, ...nodes);
     if (focused) picture.querySelector(`[data-broker="${CSS.escape(focused)}"]`)?.focus();
-    summary.textContent = `${brokers.length} brokers, ${links.length} links`;
+    summary.textContent = `${brokers.length} ${brokers.length === 1 ? "broker" : "brokers"}, ${links.length} ${links.length === 1 ? "link" : "links"}`;
   }
 
   const command = (broker, text, other) => view.run("Sent", () => ask("POST", "/api/overlay", { broker, command: text, ...(other ? { other } : {}) }));
@@ -105,33 +105,41 @@ export function overlay(view) {
   const heartbeat = one => dialog({ title: `Heartbeat of ${one.brokerID}`, label: "Save", fields: [{ name: "enabled", label: "Enabled", type: "check", value: one.heartbeat?.enabled },
     { name: "interval", label: "Interval in seconds", type: "number", value: one.heartbeat?.interval }, { name: "timeout", label: "Timeout in seconds", type: "number", value: one.heartbeat?.timeout },
     { name: "threshold", label: "Missed answers until a failure", type: "number", value: one.heartbeat?.threshold }], act: values => ask("PUT", `/api/overlay/heartbeats/${part(one.brokerID)}`, values) });
-  const inject = broker => dialog({ title: "Inject messages", label: "Inject", wide: true,
-    fields: [{ name: "broker", label: "At", type: "choice", options: brokers.map(one => one.brokerID), value: broker }, { name: "kind", label: "Kind", type: "choice", options: ["publish", "subscribe", "advertise", "unsubscribe", "unadvertise"] },
-      { name: "messages", label: "Messages, one per line", type: "text area", rows: 5, required: true, placeholder: "[class,stock],[price,5]" },
+  const KINDS = ["publish", "subscribe", "advertise", "unsubscribe", "unadvertise"];
+  const inject = (broker, kind, text = "", step = false) => dialog({ title: "Inject messages", label: "Inject", wide: true,
+    fields: [{ name: "at", label: "At", type: "choice", options: brokers.map(one => one.brokerID), value: broker }, { name: "kind", label: "Kind", type: "choice", options: KINDS, value: kind },
+      { name: "messages", label: "Messages, one per line", type: "text area", rows: 5, value: text, placeholder: "[class,stock],[price,5]" },
+      { name: "file", label: "Or a file of them", type: "file", accept: ".txt,text/plain" },
+      { name: "step", label: "One at a time", type: "check", value: step },
       { name: "name", label: "Name, to withdraw a subscription or advertisement by it" }],
-    async act({ broker: at, kind, messages, name }) {
+    async act({ at, kind: chosen, messages, file, step: stepwise, name }) {
+      const lines = `${messages}\n${file ? await file.text() : ""}`.split("\n").map(line => line.trim()).filter(Boolean);
+      if (!lines.length) throw new Error("No message is given");
       let last;
-      for (const message of messages.split("\n").map(line => line.trim()).filter(Boolean)) last = await ask("POST", `/api/overlay/inject/${part(at)}`, { kind, message, name });
-      if (kind === "publish") follow(last.trace);
-      toast("Injected");
+      for (const message of stepwise ? [lines.shift()] : lines.splice(0)) last = await ask("POST", `/api/overlay/inject/${part(at)}`, { kind: chosen, message, name });
+      follow(last.trace);
+      if (lines.length) inject(at, chosen, lines.join("\n"), true);
+      else toast("Injected");
     } });
 
-  // The trace of the last injected publication; its hops are marked in the picture.
+  // The trace of a message, of the last injected one at first; its hops are marked in the picture.
   let following = new AbortController();
+  const traced = h("input", { "aria-label": "Id of a trace", placeholder: "Id of a trace", class: "mono", autocomplete: "off", onchange: () => traced.value.trim() && follow(traced.value.trim()) });
   function follow(id) {
     following.abort();
     following = new AbortController();
+    traced.value = id;
     watch(`/api/overlay/traces/${part(id)}`, 1, hops => {
       path = hops;
-      trace.replaceChildren(table([["Hop", row => hops.indexOf(row) + 1, "num"], ["From", row => row.from], ["To", row => row.to]], hops, "No hop yet: nobody subscribes to the message"));
+      trace.replaceChildren(table([["Hop", row => hops.indexOf(row) + 1, "num"], ["From", row => row.from], ["To", row => row.to]], hops, "No hop yet: no other broker needs the message"));
       draw();
-    }, () => {}, AbortSignal.any([following.signal, view.signal]));
+    }, error => view.failed(error) || trace.replaceChildren(h("p", { class: "empty" }, error.message)), AbortSignal.any([following.signal, view.signal]));
   }
 
   view.show(view.title("Overlay", summary, h("label", { class: "check" }, "Layout", layout), h("label", { class: "check" }, clients, "Clients"), h("label", { class: "check" }, beats, "Heartbeats"),
     canEdit && button("Inject", () => inject(chosen), "primary")), wrong, h("section", { class: "card map" }, picture, aside),
-  h("div", { class: "grid" }, card("Trace of the last injected publication", trace), card("Failures", failures)));
-  trace.replaceChildren(h("p", { class: "empty" }, "Inject a publication to see its way"));
+  h("div", { class: "grid" }, card("Trace of a message", [traced], trace), card("Failures", failures)));
+  trace.replaceChildren(h("p", { class: "empty" }, "Inject a message to see its way"));
   watch("/api/overlay", 2, found => {
     brokers = found;
     links = linked();

@@ -1,8 +1,8 @@
 import { chart, history } from "/static/chart.js";
 import { ask, get, part, watch } from "/static/api.js";
 import { body, button, bytes, card, compact, confirm, dialog, facts, h, json, link, number, pill, toast } from "/static/dom.js";
-import { bindingTable, DEFAULT, publishDialog, vhostField, vhostFilter, within } from "/static/exchanges.js";
-import { consumerTable } from "/static/connections.js";
+import { bindingList, DEFAULT, publishDialog, vhostField, vhostFilter, within } from "/static/exchanges.js";
+import { consumerList } from "/static/connections.js";
 import { messageRow, moveDialog } from "/static/messages.js";
 import { list } from "/static/table.js";
 
@@ -61,17 +61,20 @@ export function streams(view) {
       { label: "Size", field: "bytes", kind: "num", cell: row => bytes(row.bytes) },
       { label: "Segments", field: "segments", kind: "num", cell: row => number(row.segments) },
       { label: "Consumers", field: "consumers", kind: "num", cell: row => number(row.consumers) },
-      { label: "Arguments", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
+      { label: "Arguments", kind: "path", cell: row => h("span", { class: "quiet" }, compact(row.arguments)) },
     ],
   }));
 }
 
+// The page of a queue repeats its call every second; the consumers are a list of their own.
+const SHOWN = "name,vhost,type,durable,auto_delete,exclusive,arguments,policy,operator_policy,effective_policy_definition,messages,messages_ready,messages_unacknowledged,"
+  + "message_bytes,memory,consumers,message_stats,first_offset,next_offset";
+
 export async function queue(view) {
   const [vhost, name] = view.names, path = `/api/queues/${part(vhost)}/${part(name)}`;
-  const first = await get(path, view.signal), isStream = first.type === "stream";
+  const first = await get(`${path}?columns=${SHOWN}`, view.signal), isStream = first.type === "stream";
   const depth = chart(isStream ? ["messages"] : ["ready", "unacknowledged"]), gauge = history(isStream ? 1 : 2);
-  const details = h("div"), bindings = h("div"), consumers = h("div");
-  const load = async () => bindings.replaceChildren(bindingTable(view, await get(`${path}/bindings`, view.signal), load));
+  const details = h("div"), bindings = bindingList(view, `${path}/bindings`, "bindings.", "Bindings", "source");
   const tools = [
     button("Publish", () => publishDialog(view, vhost, DEFAULT, name), "primary"),
     h("a", { class: "button", href: `#/messages/${part(vhost)}/${part(name)}${isStream ? "?offset=last" : ""}` }, "Browse"),
@@ -79,7 +82,7 @@ export async function queue(view) {
     button("Bind", () => dialog({ title: `Bind ${name} to an exchange`, label: "Bind",
       fields: [{ name: "source", label: "Exchange", required: true, value: "amq.topic" }, { name: "routing_key", label: "Routing key" },
         { name: "arguments", label: "Arguments", type: "text area", json: true, value: "{}" }],
-      async act({ source, ...binding }) { await ask("POST", `/api/bindings/${part(vhost)}/e/${part(source)}/q/${part(name)}`, binding); await load(); } })),
+      async act({ source, ...binding }) { await ask("POST", `/api/bindings/${part(vhost)}/e/${part(source)}/q/${part(name)}`, binding); bindings.refresh(); } })),
     button(isStream ? "Copy" : "Move", () => moveDialog(name, path, isStream)),
     !isStream && button("Purge", () => confirm("Purge queue", `Delete all ready messages of ${name}? They cannot be restored.`, "Purge", async () => {
       await ask("DELETE", `${path}/contents`);
@@ -91,12 +94,12 @@ export async function queue(view) {
     }), "danger"),
   ];
   view.show(h("p", { class: "crumbs" }, isStream ? link("streams", "Streams") : link("queues", "Queues"), ` / ${vhost}`), view.title(name, ...tools.filter(Boolean)),
-    h("div", { class: "grid" }, card("Messages", body(depth.element)), card(isStream ? "Stream" : "Queue", details)), card("Bindings", bindings), card("Consumers", consumers));
+    h("div", { class: "grid" }, card("Messages", body(depth.element)), card(isStream ? "Stream" : "Queue", details)), bindings, consumerList(view, `${path}/consumers`));
   let last = first;
   const draw = () => depth.show(gauge(isStream ? [last.messages] : [last.messages_ready, last.messages_unacknowledged]));
   const timer = setInterval(draw, 1000);
   view.signal.addEventListener("abort", () => clearInterval(timer));
-  watch(path, 1, one => {
+  watch(`${path}?columns=${SHOWN}`, 1, one => {
     last = one;
     details.replaceChildren(body(facts([
       ["Features", features(one)], ["Ready", number(one.messages_ready)], ["Unacknowledged", number(one.messages_unacknowledged)],
@@ -105,9 +108,7 @@ export async function queue(view) {
       ["Offsets", isStream ? `${number(one.first_offset)} to ${number(one.next_offset)}` : null], ["Policy", one.policy], ["Operator policy", one.operator_policy],
       ["Effective policy", Object.keys(one.effective_policy_definition || {}).length ? h("pre", null, json(one.effective_policy_definition)) : null],
       ["Arguments", Object.keys(one.arguments).length ? h("pre", null, json(one.arguments)) : "none"]])));
-    consumers.replaceChildren(consumerTable(one.consumer_details));
   }, error => view.failed(error) || details.replaceChildren(h("p", { class: "empty" }, error.message)), view.signal);
-  await load();
 }
 
 function getDialog(view, path) {

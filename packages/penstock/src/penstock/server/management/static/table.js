@@ -3,13 +3,17 @@ import { watch } from "/static/api.js";
 import { button, h, number } from "/static/dom.js";
 
 const SIZES = [25, 50, 100, 250, 500];
+const FEW = 10;
 
 // Columns: {label, field (sortable), cell(row), kind}. `rows` of the answer replace the table's body.
-export function list(view, { path, columns, sort = "name", reverse = false, every = 3, placeholder = "Filter by name", empty = "None", tools = [] }) {
+// Of several lists of a page each has a `key`; a list with a `title` shows its filter and pages only
+// with more than a few rows. `refresh` of the result asks again at once.
+export function list(view, { path, columns, key = "", title = "", sort = "name", reverse = false, every = 3, placeholder = "Filter by name", empty = "None", tools = [] }) {
+  const given = name => view.query.get(key + name), few = Boolean(title);
   const state = {
-    page: Number(view.query.get("page")) || 1, size: Number(view.query.get("size")) || 50,
-    name: view.query.get("name") || "", regex: view.query.get("regex") === "true",
-    sort: view.query.get("sort") || sort, reverse: view.query.has("sort") ? view.query.get("reverse") === "true" : reverse,
+    page: Number(given("page")) || 1, size: Number(given("size")) || 50,
+    name: given("name") || "", regex: given("regex") === "true",
+    sort: given("sort") || sort, reverse: given("sort") ? given("reverse") === "true" : reverse,
   };
   let watching = new AbortController();
   const filter = h("input", { type: "search", placeholder: `${placeholder}  ( / )`, "aria-label": placeholder, value: state.name, "data-filter": true,
@@ -29,8 +33,8 @@ export function list(view, { path, columns, sort = "name", reverse = false, ever
   function change(changes) {
     Object.assign(state, changes);
     const query = new URLSearchParams(view.query);
-    for (const [key, value] of Object.entries({ ...state, page: state.page > 1 && state.page, size: state.size !== 50 && state.size }))
-      if (value) query.set(key, value); else query.delete(key);
+    for (const [name, value] of Object.entries({ ...state, page: state.page > 1 && state.page, size: state.size !== 50 && state.size }))
+      if (value) query.set(key + name, value); else query.delete(key + name);
     view.replaceQuery(query);
     follow();
   }
@@ -58,6 +62,8 @@ export function list(view, { path, columns, sort = "name", reverse = false, ever
     const first = (answer.page - 1) * answer.page_size;
     count.textContent = answer.items.length ? `${number(first + 1)}–${number(first + answer.item_count)} of ${number(answer.filtered_count)}`
       + (answer.filtered_count < answer.total_count ? ` (${number(answer.total_count)} in all)` : "") : `0 of ${number(answer.total_count)}`;
+    scroll.hidden = few && !answer.total_count;
+    filters.hidden = pager.hidden = few && !state.name && answer.total_count <= FEW;
     back.disabled = answer.page <= 1;
     next.disabled = answer.page >= answer.page_count;
   }
@@ -67,11 +73,14 @@ export function list(view, { path, columns, sort = "name", reverse = false, ever
     if (view.failed(error)) return;
     wrong.textContent = error.message;
     wrong.hidden = false;
+    none.hidden = true;
   }
 
+  const filters = h("div", { class: "filters", hidden: few }, filter, h("label", { class: "check" }, regex, "Regex"), h("span", { class: "space" }), few ? [] : tools);
+  const scroll = h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, heads)), rows));
+  const pager = h("div", { class: "pager", hidden: few }, count, h("span", { class: "space" }), size, back, next);
   follow();
-  return h("section", { class: "card" },
-    h("div", { class: "filters" }, filter, h("label", { class: "check" }, regex, "Regex"), h("span", { class: "space" }), tools),
-    wrong, h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, heads)), rows)), none,
-    h("div", { class: "pager" }, count, h("span", { class: "space" }), size, back, next));
+  const element = h("section", { class: "card" }, few && h("header", null, h("h2", null, title), h("span", { class: "space" }), tools), filters,
+    wrong, scroll, none, pager);
+  return Object.assign(element, { refresh: follow });
 }
