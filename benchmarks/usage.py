@@ -70,12 +70,8 @@ def usage_of(roots: Iterable[int]) -> Usage:
     )
 
 
-def proportional_bytes(root: int) -> int:
-    """The memory of a process and its descendants; shared pages count in equal parts."""
-    return sum(_proportional(pid) for pid in tree_of(root))
-
-
-def _proportional(pid: int) -> int:
+def proportional_bytes(pid: int) -> int:
+    """The memory of a process; pages that it shares with others count in equal parts."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -49,8 +49,8 @@ key = "/etc/penstock/server.key"
 format = "json"
 ```
 
-`penstock config` shows all settings in force and where each came from, `--changed` only those that
-are not as they come, `--explain` what each is for, `--json` the same for programs:
+`penstock config` shows the effective settings and their sources, `--changed` only those that differ
+from the default, `--explain` the meaning of each, `--json` the same for programs:
 
 ```console
 $ PENSTOCK_BROKER__HEARTBEAT=30s penstock config --changed --set log.level=debug
@@ -59,8 +59,8 @@ log.level         debug  flag --set
 broker.heartbeat  30s    environment PENSTOCK_BROKER__HEARTBEAT
 ```
 
-What cannot be used is refused before anything starts, with the place, the key, and what is allowed,
-all mistakes at once and exit status 2:
+Invalid settings are refused before anything starts, with the source, the key and the allowed
+values, all at once and with exit status 2:
 
 ```console
 $ penstock config --set broker.heartbeet=1 --set log.level=loud

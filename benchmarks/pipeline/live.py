@@ -29,7 +29,8 @@ import numpy as np
 from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.pipeline.backlog import EXCHANGE
 from benchmarks.pipeline.ground import Ground, ground
-from benchmarks.usage import proportional_bytes
+from benchmarks.pipeline.parts import command_of
+from benchmarks.usage import proportional_bytes, tree_of
 from penstock.client import blocking_client
 from penstock.client.amqp091.bulk_publisher import BulkPublisher
 from penstock.core.basic_properties import (
@@ -59,8 +60,22 @@ class Lived:
     interval: float
     seconds: float
     latencies: np.ndarray[tuple[int], np.dtype[np.float64]]
-    memory: int  #: bytes of the pipeline's processes at most, as proportional set size
+    memory: Memory
     load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of the pipeline's processes when they had most, as proportional set size."""
+
+    java: int = 0
+    driver: int = 0
+    workers: int = 0  #: Python's, and the processes that plan
+    at: float = 0.0  #: seconds after the first report
+
+    @property
+    def total(self) -> int:
+        return self.java + self.driver + self.workers
 
 
 @dataclass(slots=True)
@@ -104,7 +119,7 @@ def live(
         _pipeline(found, Path(folder) / "pipeline.log", master) as pipeline,
     ):
         figures = _Figures()
-        memory = _Memory(pipeline)
+        memory = _MemorySampler(pipeline)
         listener = threading.Thread(target=figures.listen, args=(found.url,))
         listener.start()
         memory.start()
@@ -123,18 +138,31 @@ def live(
         )
 
 
-class _Memory(threading.Thread):
-    """Samples the memory of a process and its descendants."""
+class _MemorySampler(threading.Thread):
+    """Of a pipeline, by its process id."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
-        self.most = 0
+        self.most = Memory()
         self.end = threading.Event()
         self._pid = pid
 
     def run(self) -> None:
+        began = time.monotonic()
         while not self.end.wait(_MEMORY_SECONDS):
-            self.most = max(self.most, proportional_bytes(self._pid))
+            now = self._sample(time.monotonic() - began)
+            self.most = max(self.most, now, key=lambda memory: memory.total)
+
+    def _sample(self, at: float) -> Memory:
+        java = workers = 0
+        for pid in tree_of(self._pid):
+            if pid == self._pid:
+                continue
+            if "java" in command_of(pid):
+                java += proportional_bytes(pid)
+            else:
+                workers += proportional_bytes(pid)
+        return Memory(java, proportional_bytes(self._pid), workers, at)
 
 
 def _report(

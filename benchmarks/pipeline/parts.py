@@ -37,11 +37,11 @@ def spent(brokers: Iterable[int], database: int) -> Spent:
     driver = python
     # Executors and Python's workers are below the driver's Java, or that of a cluster's workers.
     for root in _children():
-        if "java" not in _command(root):
+        if "java" not in command_of(root):
             continue
         for pid in tree_of(root):
             seconds = _own(pid) + _reaped(pid)
-            if "java" in _command(pid):
+            if "java" in command_of(pid):
                 java += seconds
                 driver += seconds if "SparkSubmit" in _arguments(pid) else 0.0
             else:
@@ -54,7 +54,7 @@ def _children() -> list[int]:
     return [int(pid) for pid in text.split()]
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
     return _arguments(pid).partition("\0")[0]
 
 

@@ -19,8 +19,8 @@ _LIVE: Final = """## Live
 Each of {sensors:,} sensors reports every {interval:g} s, {rate:,.0f} reports per second, one sensor
 per hive, for {seconds:g} s. Latency is measured from the broker's receipt of a report until a
 subscriber has the hive's new figure: after the commit of `hive_status` and the way back through the
-broker. *MiB* is the memory of the pipeline's processes (driver, Java, Python workers) at most, as
-proportional set size."""
+broker. *MiB* is the memory of the pipeline's processes when they had most, as proportional set
+size, *at* so many seconds after the first report."""
 _BACKLOG: Final = """## Backlog
 
 A stream holds the messages of a fleet of 2,000 sensors at 1,116 hives with its usual faults,
@@ -83,11 +83,16 @@ def _lived(lived: Lived) -> Iterator[str]:
     facts = {"sensors": lived.sensors, "interval": lived.interval, "seconds": lived.seconds}
     yield _LIVE.format(rate=lived.sensors / lived.interval, **facts)
     yield ""
-    heads = ("figures", "p50 s", "p95 s", "p99 s", "max s", "MiB", "load")
+    heads = (
+        *("figures", "p50 s", "p95 s", "p99 s", "max s"),
+        *("MiB", "Java", "driver", "workers", "at", "load"),
+    )
     of = lived.latencies
     row = [f"{len(of):,}", *(f"{np.percentile(of, each):.2f}" for each in (50, 95, 99, 100))]
-    row.append(f"{lived.memory / 2**20:,.0f}")
-    yield from table(heads, [[*row, f"{lived.load:.1f}"]])
+    memory = lived.memory
+    for part in (memory.total, memory.java, memory.driver, memory.workers):
+        row.append(f"{part / 2**20:,.0f}")
+    yield from table(heads, [[*row, f"{memory.at:.0f}", f"{lived.load:.1f}"]])
 
 
 def _caught_up(runs: Sequence[CaughtUp]) -> Iterator[str]:

@@ -46,6 +46,7 @@ class PagePlan:
 
     group: str
     skip: str = ""  # why no block of the page runs here
+    is_slow: bool = False  # its group is one of the slow tests
     terminals: list[str] = field(default_factory=list)  # servers that the page takes for granted
     before: str = ""  # a script that prepares the home directory and the broker
     python: str = ""  # runs before the first block of Python

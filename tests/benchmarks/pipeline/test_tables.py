@@ -8,7 +8,7 @@ import pytest
 from benchmarks.harness.machine import Machine
 from benchmarks.pipeline.catchup import CaughtUp
 from benchmarks.pipeline.engines import Took
-from benchmarks.pipeline.live import Lived
+from benchmarks.pipeline.live import Lived, Memory
 from benchmarks.pipeline.parts import Spent
 from benchmarks.pipeline.state_store import Stateful
 from benchmarks.pipeline.tables import Found, chapter
@@ -30,9 +30,11 @@ def test_what_was_not_measured_has_no_table() -> None:
 
 
 def test_latencies_are_told_by_their_percentiles() -> None:
-    lived = Lived(2000, 10.0, 60.0, np.arange(1, 101) / 100, 700 << 20, 1.0)
+    memory = Memory(400 << 20, 100 << 20, 200 << 20, 35.0)
+    lived = Lived(2000, 10.0, 60.0, np.arange(1, 101) / 100, memory, 1.0)
 
-    assert "| 100 | 0.51 | 0.95 | 0.99 | 1.00 | 700 | 1.0 |" in page(Found(lived=lived))
+    row = "| 100 | 0.51 | 0.95 | 0.99 | 1.00 | 700 | 400 | 100 | 200 | 35 | 1.0 |"
+    assert row in page(Found(lived=lived))
 
 
 def test_the_model_beyond_is_a_beginning_and_so_much_a_report() -> None:

@@ -127,7 +127,8 @@ class Resources:
         given = self.settings
         self.services = Services.create(given, self.pool, self.broker, self.clock, self.public)
         rates = given.rate_known, given.rate_anonymous, given.rate_burst
-        self.limits = RateLimiter(*rates, open_counters(given.rate_counts))
+        counts = open_counters(given.rate_counts)
+        self.limits = RateLimiter(*rates, counts, accounts=given.rate_accounts)
 
     async def identify_caller(self, authorization: str | None, key: str | None = None) -> Caller:
         """The caller by the headers of a request; raises `AuthenticationFailed`."""

@@ -86,5 +86,7 @@ class HivesSettings:
     """Requests a second of an anonymous address."""
     rate_burst: float = Field(default=10.0, ge=1)
     """Seconds of requests that may arrive at once."""
+    rate_accounts: float = Field(default=60.0, gt=0)
+    """Sign-ups and mails about passwords an hour from one address."""
     rate_counts: Path | None = None
     """The file in which workers share request counts; without it each worker counts alone."""

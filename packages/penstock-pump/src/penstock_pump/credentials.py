@@ -3,7 +3,7 @@
 A line is a URL with a password, quoted as in URLs, followed by options: `ssh_keyfile=…`, `tls`,
 `implicit_ftps`, `bearer_token=…`, `s3_endpoint=…`, `s3_session_token=…`. Other options of
 Sarracenia are accepted and ignored. A URL is matched by scheme, user, host and port; a URL with a
-password needs no line.
+password needs no line, nor does the user `anonymous`, whose password is its name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -27,6 +27,8 @@ _VALUES: Final = {
     *("ssh_keyfile", "bearer_token", "bt", "login_method"),
     *("s3_endpoint", "s3_session_token", "azure_storage_credentials"),
 }
+#: The user of public brokers.
+ANONYMOUS: Final = "anonymous"
 _NO: Final = frozenset({"false", "no", "off", "0"})
 #: Spaces around the sign between an option and its value.
 _EQUALS: Final = re.compile(r"(?<![^\s,])(\w+)\s*=\s*")
@@ -79,6 +81,8 @@ class PumpCredentials:
     def complete(self, url: str) -> str:
         """The URL with its password."""
         found, parts = self.find(url), urlsplit(url)
+        if found.user == ANONYMOUS and found.password is None:
+            found = replace(found, password=ANONYMOUS)
         if found.password is None or parts.password is not None:
             return url
         user, password = quote(found.user or "", safe=""), quote(found.password, safe="")

@@ -1,9 +1,9 @@
 """Suppression of duplicate posts.
 
 Two posts are duplicates when they have the same checksum and, by the `basis`, the same path, the
-same name, or nothing else in common. While the first of them is handled, its duplicates wait: if it
-succeeds they are suppressed, if it fails the next one is handled. So no duplicate passes and no
-file is lost, wherever a process is killed.
+same name, or nothing else in common; `path_only` and `name_only` do not compare checksums. While
+the first of them is handled, its duplicates wait: if it succeeds they are suppressed, if it fails
+the next one is handled. So no duplicate passes and no file is lost, wherever a process is killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock_pump.posts import checksums
 from penstock_pump.posts.post import FileEvent, Post
 from penstock_pump.sqlite_store import SqliteStore
 
-DuplicateBasis = Literal["path", "name", "data"]
+DuplicateBasis = Literal["path", "name", "data", "path_only", "name_only"]
 EXPIRE_SECONDS: Final = 300.0
 _SCHEMA: Final = """
 create table if not exists seen (key text primary key, at real not null) without rowid;
@@ -56,7 +56,9 @@ class DuplicateFilter:
 
 def fingerprint(post: Post, basis: DuplicateBasis) -> str:
     """The key that duplicates have in common. Parts of a file are no duplicates of each other."""
-    subject = {"path": post.relpath.lstrip("/"), "name": post.name, "data": ""}[basis]
+    subject = {"path": post.relpath.lstrip("/"), "name": post.name}.get(basis[:4], "")
+    if basis.endswith("_only") and post.event is FileEvent.MODIFY:
+        return f"{basis} {subject}*{post.parts.number if post.parts is not None else 0}"
     if post.event is not FileEvent.MODIFY:
         return f"{post.sum} {subject}*{post.relpath.lstrip('/')}"
     parts = post.parts

@@ -57,7 +57,9 @@ class ForwardHandler:
             return PostOutcome(REJECTED, match)
         if is_report:
             return await self._forward_report(pump_message)
-        known = post if self._provenance is None else with_provenance(post, self._provenance)
+        known = post
+        if self._provenance is not None:
+            known = with_provenance(post, self._provenance, pump_message.exchange)
         outcome = PostOutcome(REJECTED, "a plugin")
         for each in await self._plugins.changed(known):
             outcome = await self._take(post, each, pump_message)

@@ -25,6 +25,8 @@ from penstock_pump.flow.publisher import PostPublisher
 from penstock_pump.plugins import Plugins
 from penstock_pump.post_filter import PostFilter
 from penstock_pump.posts import reports
+from penstock_pump.posts.checksums import removal_sum
+from penstock_pump.posts.formats import format_of
 from penstock_pump.posts.post import FileEvent, Post
 from penstock_pump.posts.reports import REJECTED, PostOutcome
 from penstock_pump.selection import PlacedPath, PostSelection, expand, place
@@ -97,6 +99,11 @@ class ReceiveHandler:
         self._plugins = plugins or Plugins()
 
     async def __call__(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
+        if (removal := removal_of_move(post, pump_message)) is not None:
+            await self._handle(removal, pump_message)
+        return await self._handle(post, pump_message)
+
+    async def _handle(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
         if (reason := self._rules.post_filter.rejection(post)) is not None:
             return PostOutcome(REJECTED, reason)
         placed = self._rules.place(post, self._rules.path_of(post), post.url)
@@ -106,7 +113,8 @@ class ReceiveHandler:
         if placed.script:
             target = await self._plugins.renamed(placed.script, post, target)
         outcome = PostOutcome(REJECTED, "a plugin")
-        for each in await self._plugins.accept(with_provenance(post, self._provenance), target):
+        known = with_provenance(post, self._provenance, pump_message.exchange)
+        for each in await self._plugins.accept(known, target):
             outcome = await self._take(*each, pump_message)
         return outcome
 
@@ -265,6 +273,27 @@ def _operation_outcome(post: Post, target: LocalTarget, done: bool, message: str
     return PostOutcome(reports.NOT_MODIFIED, "nothing to do", path=target.full_path)
 
 
+def removal_of_move(post: Post, pump_message: PumpMessage) -> Post | None:
+    """sr3 announces a move with one post in v03, where others announce the removal of the former
+    name, too. A removal that is announced twice has no effect the second time."""
+    is_removal = post.event in (FileEvent.DELETE, FileEvent.RMDIR)
+    if post.oldname is None or is_removal or format_of(pump_message.body) != "v03":
+        return None
+    name = post.oldname.rstrip("/").rpartition("/")[2]
+    return replace(
+        post,
+        relpath=post.oldname,
+        sum=removal_sum(name, directory=post.event is FileEvent.MKDIR),
+        newname=post.relpath,
+        oldname=None,
+        rename=None,
+        retrieve=None,
+        parts=None,
+        link=None,
+        content=None,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """Source and clusters that a hop adds to posts without them. A hop that does not trust its
@@ -277,12 +306,14 @@ class Provenance:
     exchange: str = ""  #: that posts are consumed from
 
 
-def with_provenance(post: Post, known: Provenance) -> Post:
+def with_provenance(post: Post, known: Provenance, exchange: str = "") -> Post:
+    """`exchange` is that of the message; the configured one where it is not known."""
     source, from_cluster = post.source, post.from_cluster
     if not known.trusted:
         from_cluster = None
-        if known.exchange.startswith("xs_"):
-            source = known.exchange.split("_")[1]
+        exchange = exchange or known.exchange
+        if exchange.startswith("xs_"):
+            source = exchange.split("_")[1]
     source, from_cluster = source or known.source, from_cluster or known.cluster
     to_clusters = post.to_clusters or known.to_clusters
     if (source, from_cluster, to_clusters) == (post.source, post.from_cluster, post.to_clusters):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from random import SystemRandom
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.core.errors import ConfigurationError
+from penstock_pump.config.dialect import Dialect
 from penstock_pump.config.settings import Component, PumpSettings
+from penstock_pump.credentials import ANONYMOUS
 
 PUBLIC: Final = "xpublic"
 REPORTS: Final = "xreport"
@@ -30,12 +33,15 @@ def host_of(url: str) -> str:
 def subscribed_exchange(settings: PumpSettings) -> str:
     exchange = settings.exchange
     if exchange is None:
-        own = f"xs_{user_of(settings.broker)}"
+        user = user_of(settings.broker)
+        own = f"xs_{user}"
+        # In sr3 users read what they write. So does a report, which reads what a subscriber of the
+        # same user writes.
+        reads_own = settings.dialect is Dialect.SR3 and user != ANONYMOUS
         if settings.exchange_suffix is not None:
             exchange = f"{own}_{settings.exchange_suffix}"
         else:
-            # A report reads what a subscriber of the same user writes.
-            exchange = own if settings.component is Component.REPORT else PUBLIC
+            exchange = own if reads_own or settings.component is Component.REPORT else PUBLIC
     return exchange + _split_suffix(settings)
 
 
@@ -51,9 +57,8 @@ def posted_exchange(settings: PumpSettings, url: str) -> str:
     own = f"xs_{user_of(url)}"
     if settings.post_exchange_suffix is not None:
         return f"{own}_{settings.post_exchange_suffix}"
-    if settings.component in (Component.POST, Component.WATCH, Component.POLL):
-        return own
-    return PUBLIC
+    posters = (Component.POST, Component.WATCH, Component.POLL)
+    return own if settings.dialect is Dialect.SR3 or settings.component in posters else PUBLIC
 
 
 def state_folder(settings: PumpSettings) -> Path:
@@ -68,25 +73,31 @@ def state_folder(settings: PumpSettings) -> Path:
 
 def queue_file(settings: PumpSettings) -> Path:
     """The file with the random name of a queue."""
-    user = user_of(settings.broker)
-    return state_folder(settings) / f"{settings.component}.{settings.name}.{user}.qname"
+    name = f"{settings.component}.{settings.name}.{user_of(settings.broker)}"
+    if settings.queue is not None:  # a template: a configuration may have several
+        name += f".{zlib.crc32(settings.queue.encode()):08x}"
+    return state_folder(settings) / f"{name}.qname"
 
 
 def queue_name(settings: PumpSettings) -> str:
     """The queue that all instances share, chosen at the first start and stored. Its name begins
     with `q_` and the user, as brokers set up for Sarracenia require."""
     user = user_of(settings.broker)
-    if settings.queue is not None:
+    if settings.queue is not None and "${RAND8}" not in settings.queue:
         return settings.queue
     plain = f"q_{user}.{settings.component}.{settings.name}"
-    if settings.exchange_split:
+    if settings.queue is None and settings.exchange_split:
         return f"{plain}{_split_suffix(settings)}"
-    if settings.component not in _SECRET:
+    if settings.queue is None and settings.component not in _SECRET:
         return plain
     file = queue_file(settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     random = SystemRandom()
-    name = f"{plain}.{random.randrange(10**8):08d}.{random.randrange(10**8):08d}"
+    parts = [f"{random.randrange(10**8):08d}" for _ in range(2)]
+    if settings.queue is None:
+        name = ".".join((plain, *parts))
+    else:
+        name = settings.queue.replace("${RAND8}", parts[0])
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     temporary.write_text(name + "\n")
     try:

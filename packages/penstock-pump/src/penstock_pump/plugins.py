@@ -63,7 +63,8 @@ def load_plugins(
             callbacks.append(rest.strip())
         else:
             v2 = v2 or V2Plugins(settings)
-            v2.load(word, rest, settings.plugin_path)
+            instead = v2.load(word, rest, settings.plugin_path)
+            callbacks += [] if instead is None else [instead]
     loaded = load_callbacks(callbacks, settings, settings.plugin_path, credentials)
     return Plugins([*own, *given], loaded, v2)
 

@@ -20,7 +20,7 @@ from penstock_pump.errors import UnsupportedSource, WrongSize
 from penstock_pump.files.target import LocalTarget
 from penstock_pump.flow.message import PumpMessage
 from penstock_pump.flow.publisher import PostPublisher
-from penstock_pump.handlers import ReceiveRules
+from penstock_pump.handlers import ReceiveRules, removal_of_move
 from penstock_pump.plugins import Plugins
 from penstock_pump.posts import reports
 from penstock_pump.posts.parts import INPLACE, PARTITIONED, part_name
@@ -76,6 +76,12 @@ class SendHandler:
         self._plugins = plugins or Plugins()
 
     async def __call__(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
+        removal = removal_of_move(post, pump_message)
+        if removal is not None and removal.event is FileEvent.DELETE:
+            await self._handle(removal)
+        return await self._handle(post)
+
+    async def _handle(self, post: Post) -> PostOutcome:
         if (reason := self._rules.post_filter.rejection(post)) is not None:
             return PostOutcome(REJECTED, reason)
         placed = self._rules.place(post, self._rules.path_of(post), post.url)
@@ -191,7 +197,22 @@ class SendHandler:
         if self._post_publisher is None or self._base_url is None:
             return
         base_url = self._rules.expand(self._base_url, post)
-        await self._publish(replace(post, base_url=base_url, relpath=remote))
+        await self._publish(
+            replace(
+                post,
+                base_url=base_url,
+                relpath=remote,
+                oldname=self._remote(post, post.oldname),
+                newname=self._remote(post, post.newname),
+            )
+        )
+
+    def _remote(self, post: Post, path: str | None) -> str | None:
+        """The path at the server of the other half of a move."""
+        if path is None:
+            return None
+        placed = self._rules.place(post, path, replace(post, relpath=path).url)
+        return path if isinstance(placed, str) else placed.full.lstrip("/")
 
     async def _publish(self, post: Post) -> None:
         announced = self._plugins.post(replace(post, rename=None, retrieve=None))

@@ -59,7 +59,7 @@ def test_list_enable_disable_show_and_remove(home: Path) -> None:
     assert command("disable", "subscribe/b") == (0, "subscribe/b disabled\n")
     shown = command("show", "subscribe/a")[1]
     assert "dialect sr3 (folder sr3)" in shown
-    assert "broker = amqp://h/" in shown
+    assert "broker = amqp://anonymous@h/" in shown
     assert '"subscribe/a": null' in command("dump", "subscribe")[1]
     assert command("remove", "subscribe/b") == (0, "subscribe/b removed\n")
     assert not (home / "subscribe" / "b.conf.off").exists()
@@ -84,7 +84,10 @@ def test_the_command_line_of_the_manual(tmp_path: Path) -> None:
     settings = read_options(Component.WATCH, options, tmp_path / "sarra")
     assert settings.post_base_url == "sftp://stanley@mysftpserver.com/"
     assert settings.path == [Path("/data/foo")]
-    assert (settings.post_broker, settings.log_level) == ("amqp://broker.com", "debug")
+    assert (settings.post_broker, settings.log_level) == (
+        "amqp://anonymous@broker.com",
+        "debug",
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ import pytest
 
 from penstock.core.errors import ConfigurationError
 from penstock_pump.commands.options import component_settings
-from penstock_pump.components.factory import bindings, selection
+from penstock_pump.components.factory import (
+    base_dir,
+    base_url,
+    bindings,
+    post_copies,
+    selection,
+    subscriptions,
+)
 from penstock_pump.config.sarracenia import read_conf
 from penstock_pump.config.settings import Component, PumpSettings, read_toml, settings_of
 from penstock_pump.credentials import PumpCredentials, parse_credentials, without_secret
@@ -93,10 +100,10 @@ def test_an_sr3_configuration(tmp_path: Path) -> None:
             "sarra",
         )
     )
-    assert bindings(settings) == [PumpBinding("xpublic", "v03", "#")]
+    assert bindings(settings) == [PumpBinding("xs_me", "v03", "#")]
     assert (settings.queue, settings.post_exchange) == ("q_me_mine", "xmine")
     assert (settings.post_base_url, settings.sum) == ("http://h2", "s")
-    assert settings.bandwidth == 1 << 20
+    assert settings.bandwidth == 1_000_000
     assert settings.mirror
 
 
@@ -167,6 +174,11 @@ def test_names_by_convention(tmp_path: Path) -> None:
     assert named("sarra") == ("xpublic", "xpublic")
     assert named("post", post_exchange_suffix="a") == ("xpublic", "xs_me_a")
     assert named("report") == ("xs_me", "xpublic")
+    assert named("sarra", dialect="sr3") == ("xs_me", "xs_me")
+    public = settings_of({
+        "component": "sarra", "dialect": "sr3", "broker": "amqp://anonymous@h/"
+    })  # fmt: skip
+    assert subscribed_exchange(public) == "xpublic"
 
 
 def test_a_queue_is_chosen_once_and_instances_share_it(tmp_path: Path) -> None:
@@ -175,6 +187,110 @@ def test_a_queue_is_chosen_once_and_instances_share_it(tmp_path: Path) -> None:
     assert re.fullmatch(r"q_me\.subscribe\.w\.\d{8}\.\d{8}", first)
     assert queue_name(settings_of({**given, "instance": 2})) == first
     assert queue_name(settings_of({**given, "component": "winnow"})) == "q_me.winnow.w"
+
+
+def test_a_queue_named_with_random_digits_keeps_its_name(tmp_path: Path) -> None:
+    text = "broker amqp://me@h/\nqueueName q_${BROKER_USER}_${RAND8}\nsubtopic #\n"
+    settings = read_conf(conf(tmp_path, text), flags={"state": tmp_path / "s"})
+    name = queue_name(settings)
+    assert re.fullmatch(r"q_me_\d{8}", name)
+    assert queue_name(settings) == name
+    text = "broker amqp://me@h/\nqueueShare all\nqueueName q_${BROKER_USER}_${QUEUESHARE}\n"
+    assert read_conf(conf(tmp_path, text)).queue == "q_me_all"
+
+
+BROKERS = """
+broker amqp://one.example.org/
+subtopic a.#
+broker amqp://me@two.example.org/
+exchange xtwo
+queueName q_me_two
+subtopic b.#
+subtopic c.#
+"""
+
+
+def test_several_brokers_in_one_configuration(tmp_path: Path) -> None:
+    found = subscriptions(read_conf(conf(tmp_path, BROKERS)))
+    assert [(each.broker, each.queue, bindings(each)) for each in found] == [
+        (
+            "amqp://anonymous@one.example.org/",
+            None,
+            [PumpBinding("xpublic", "v03", "a.#")],
+        ),
+        (
+            "amqp://me@two.example.org/",
+            "q_me_two",
+            [PumpBinding("xtwo", "v03", "b.#"), PumpBinding("xtwo", "v03", "c.#")],
+        ),
+    ]
+    (one,) = subscriptions(read_conf(conf(tmp_path, BROKERS), flags={"broker": "amqp://other/"}))
+    assert (one.broker, len(bindings(one))) == ("amqp://other/", 3)
+
+
+def test_posts_go_to_several_brokers(tmp_path: Path) -> None:
+    text = (
+        "post_broker amqp://me@h/\npost_exchange xone\npost_broker mqtt://me@other/\n"
+        "post_exchange xtwo\npost_baseUrl http://two/\n"
+    )
+    settings = read_conf(conf(tmp_path, text, "watch"))
+    (copy,) = post_copies(settings)
+    found = [(each.post_broker, each.post_exchange) for each in (settings, copy)]
+    assert found == [("mqtt://me@other/", "xtwo"), ("amqp://me@h/", "xone")]
+    (tmp_path / "default.conf").write_text("post_broker amqp://me@h/\n")
+    settings = read_conf(conf(tmp_path, "post_broker amqp://me@other/\n", "watch"))
+    assert settings.post_broker == "amqp://me@other/"
+    assert not settings.post_copies
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "value"),
+    [
+        ("filename None", "filename", None),
+        ("filename NONE", "filename", "NONE"),
+        ("post_exchange off", "post_exchange", None),
+        ("directory ~/in", "directory", str(Path.home() / "in")),
+        ("path a b", "path", [Path("a b")]),
+        ("inlineByteMax 8k", "inline", 0),
+        ("inline", "inline", 4096),
+        ("inline on\ninlineByteMax 8ki", "inline", 8192),
+        ("inline on\ninline off", "inline", 0),
+        ("fileEvents none", "events", frozenset()),
+        (
+            "fileEvents -mkdir,rmdir",
+            "events",
+            frozenset(FileEvent) - {FileEvent.MKDIR, FileEvent.RMDIR},
+        ),
+        ("fileAgeMin 1h30m", "min_age", 5400.0),
+        ("blockSize 50M", "blocksize", 50_000_000),
+        ("blockSize 1Mi", "blocksize", 1 << 20),
+        ("post_topicPrefix none", "post_topic_prefix", ""),
+        ("nodupe_basis name_only", "suppress_basis", "name_only"),
+        ("nodupe_basis data_only", "suppress_basis", "data"),
+        ("declare option recursive off", "recursive", False),
+    ],
+)
+def test_values_as_sr3_writes_them(text: str, setting: str, value: object, tmp_path: Path) -> None:
+    assert getattr(read_conf(conf(tmp_path, f"dialect sr3\n{text}\n", "watch")), setting) == value
+
+
+def test_sizes_of_v2_are_binary(tmp_path: Path) -> None:
+    settings = read_conf(conf(tmp_path, "dialect v2\nblocksize 50M\npath a b\ninline\n", "watch"))
+    assert (settings.blocksize, settings.inline) == (50 << 20, 1024)
+    assert settings.path == [Path("a"), Path("b")]
+
+
+def test_the_base_directory_is_the_path_of_a_file_url() -> None:
+    def found(url: str, **given: object) -> tuple[str, str]:
+        given = {"component": "sarra", "post_base_url": url, "directory": "/in", **given}
+        return base_url(settings_of(given)), str(base_dir(settings_of(given)))
+
+    assert found("file:/") == ("file:/", "/")
+    assert found("file://") == ("file:/", "/")
+    assert found("file:/data") == ("file:/data/", "/data")
+    assert found("sftp://h/data") == ("sftp://h/data/", "/data")
+    assert found("http://h/data") == ("http://h/data/", "/in")
+    assert found("file:/data", post_base_dir="/") == ("file:/data/", "/")
 
 
 def test_credentials_are_found_by_scheme_user_host_and_port() -> None:
@@ -197,6 +313,7 @@ def test_credentials_are_found_by_scheme_user_host_and_port() -> None:
     assert known.find("ftp://h:2121/f").tls
     assert known.find("https://h/f").bearer_token == "abc"
     assert PumpCredentials().find("http://u:p@h/").password == "p"
+    assert known.complete("amqp://anonymous@h/") == "amqp://anonymous:anonymous@h/"
 
 
 @pytest.mark.parametrize(

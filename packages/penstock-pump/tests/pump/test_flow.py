@@ -23,10 +23,11 @@ from penstock_pump.flow.consumer import (
 )
 from penstock_pump.flow.message import PumpMessage, message_from_json, message_to_json
 from penstock_pump.flow.publisher import shard
-from penstock_pump.flow.subscription import AckBatcher, PumpSubscription
-from penstock_pump.handlers import Provenance, with_provenance
+from penstock_pump.flow.subscription import AckBatcher, MergedSubscription, PumpSubscription
+from penstock_pump.handlers import Provenance, removal_of_move, with_provenance
 from penstock_pump.posts import Checksum, Parts, Post
-from penstock_pump.posts.checksums import removal_sum
+from penstock_pump.posts.checksums import directory_sum, removal_sum
+from penstock_pump.posts.post import FileEvent
 from penstock_pump.posts.reports import REJECTED, PostOutcome
 
 
@@ -391,6 +392,22 @@ def test_provenance_is_filled_in_and_a_distrusted_source_is_named_by_its_exchang
     distrust = Provenance("me", "here", trusted=False, exchange="xs_you_suffix")
     told = with_provenance(liar, distrust)
     assert (told.source, told.from_cluster) == ("you", "here")
+    told = with_provenance(liar, distrust, "xs_other")  # the exchange of this message
+    assert told.source == "other"
+
+
+def test_a_move_of_v03_has_the_removal_of_the_former_name() -> None:
+    moved = post("a/new", oldname="a/old", sum=Checksum("s", "1"))
+    v03, v02 = PumpMessage("v03.a", b"{}"), PumpMessage("v02.post.a", b"1 http://h/ a/new")
+    removal = removal_of_move(moved, v03)
+    assert removal is not None
+    assert (removal.relpath, removal.newname) == ("a/old", "a/new")
+    assert removal.event is FileEvent.DELETE
+    assert removal_of_move(moved, v02) is None  # announced by itself
+    assert removal_of_move(post("a/new"), v03) is None
+    folder = removal_of_move(post("a/new", oldname="a/old", sum=directory_sum("new")), v03)
+    assert folder is not None
+    assert folder.event is FileEvent.RMDIR
 
 
 class Clock:
@@ -451,7 +468,63 @@ async def test_a_duplicate_waits_for_the_first_and_takes_its_place_if_that_fails
     assert sorted(await asyncio.gather(*others)) == [False, True]
 
 
-@pytest.mark.parametrize("basis", ["path", "name", "data"])
+@pytest.mark.parametrize(
+    ("basis", "same"),
+    [
+        ("path", ["a/f s,1"]),
+        ("name", ["a/f s,1", "b/f s,1"]),
+        ("data", ["a/f s,1", "b/f s,1", "a/g s,1"]),
+        ("path_only", ["a/f s,1", "a/f s,2"]),
+        ("name_only", ["a/f s,1", "a/f s,2", "b/f s,1"]),
+    ],
+)
+def test_what_duplicates_have_in_common(basis: Any, same: list[str]) -> None:
+    def key(text: str) -> str:
+        path, _, known = text.partition(" ")
+        return fingerprint(post(path, sum=Checksum("s", known[2:])), basis)
+
+    every = ("a/f s,1", "a/f s,2", "b/f s,1", "a/g s,1")
+    assert [each for each in every if key(each) == key("a/f s,1")] == [
+        each for each in every if each in same
+    ]
+
+
+class Received:
+    """A subscription that receives what a test puts into it."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def open(self) -> None: ...
+
+    async def receive(self) -> Any:
+        return [await self.queue.get()]
+
+    async def queued(self) -> int | None:
+        return self.queue.qsize()
+
+    async def close(self) -> None: ...
+
+
+async def test_several_subscriptions_are_read_as_one() -> None:
+    first, second = Received(), Received()
+    merged: Any = MergedSubscription([first, second])
+    first.queue.put_nowait("a")
+    assert await merged.receive() == ["a"]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await merged.receive()
+    second.queue.put_nowait("b")  # is received by what the cancelled call has started
+    first.queue.put_nowait("c")
+    assert await merged.queued() == 2
+    found = [*await merged.receive()]
+    while len(found) < 2:
+        found += await merged.receive()
+    assert sorted(found) == ["b", "c"]
+    await merged.close()
+
+
+@pytest.mark.parametrize("basis", ["path", "name", "data", "path_only", "name_only"])
 def test_no_part_of_a_file_is_a_duplicate_of_another(basis: Any) -> None:
     known = Checksum("d", "same")
     kinds = {

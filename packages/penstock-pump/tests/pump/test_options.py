@@ -92,6 +92,7 @@ def test_no_option_is_dropped_silently(tmp_path: Path) -> None:
         ("tlsRigour lax", "always verified"),
         ("nodupe_driver redis", "kept on disk"),
         ("save on", "penstock pump save"),
+        ("import mymodule", "install it beside them"),
         ("accept .* NOSUCH", "after the pattern"),
     ],
 )
@@ -115,7 +116,10 @@ def test_options_that_change_what_happens_to_data(tmp_path: Path) -> None:
 
 
 def test_several_topic_prefixes_and_subtopics_of_posters(tmp_path: Path) -> None:
-    text = "topicPrefix v02.post,v03\nsubtopic a.#\nexchange xb\ntopicPrefix v03\nsubtopic b.#\n"
+    text = (
+        "broker amqp://h/\ntopicPrefix v02.post,v03\nsubtopic a.#\n"
+        "exchange xb\ntopicPrefix v03\nsubtopic b.#\n"
+    )
     found = [(each.exchange, each.key) for each in bindings(read_conf(conf(tmp_path, text)))]
     assert found == [("xpublic", "v02.post.a.#"), ("xpublic", "v03.a.#"), ("xb", "v03.b.#")]
     poster = read_conf(conf(tmp_path, "subtopic x.y\ninflight 10\nexchange xs_me\n", "c/watch"))

@@ -179,6 +179,7 @@ async def test_a_file_sent_replaced_and_removed(
         path.write_bytes(content)
         await transport.send(FileUpload(path, ".tmp", 0o640, 10**18, files=EVERY_FILE), target)
         assert (server.folder / "new/deep/c d").read_bytes() == content
+        assert not (server.folder / "new/deep/c d").is_symlink()
     assert [each.name for each in (server.folder / "new/deep").iterdir()] == ["c d"]
     await transport.remove(target)
     assert not (server.folder / "new/deep/c d").exists()

@@ -154,24 +154,6 @@ def _use_file_manager(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _FILE_MANAGER)
 
 
-def defer_pandas() -> None:
-    """Let Arrow load pandas (45 MB) when something is converted to it, not at its first array."""
-    import pyarrow as pa
-
-    sys.meta_path.insert(0, _WithoutPandas)
-    try:
-        pa.array([0])  # looks for pandas once
-    finally:
-        sys.meta_path.remove(_WithoutPandas)
-
-
-class _WithoutPandas:
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
 #: The modules of Python processes that plan data sources: before a query starts, and its first
 #: batch.
 _PLANNERS: Final = "pyspark.sql.worker."

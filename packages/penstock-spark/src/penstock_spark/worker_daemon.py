@@ -16,8 +16,14 @@ from typing import Final
 
 from pyspark import daemon
 
-#: Arrow loads pandas at the first conversion of a value, if it is installed.
-PRELOADED: Final = ("pandas", "pyarrow.compute", "pyarrow.parquet", "penstock_spark.bronze")
+#: What reading a stream and writing files of the lake takes. Without pandas, which Arrow would load
+#: at its first array: most workers do not need it.
+PRELOADED: Final = (
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "penstock_spark.bronze",
+    "penstock_spark.connector.source",
+)
 #: Of NumPy's libraries, and of the memory pool of Arrow that is not used.
 _WITHOUT_THREADS: Final = {
     "OMP_NUM_THREADS": "1",
@@ -35,6 +41,9 @@ def preload(worker: str) -> None:
     """
     for name, value in _WITHOUT_THREADS.items():
         os.environ.setdefault(name, value)
+    from penstock_spark.connector.source import defer_pandas  # which loads NumPy
+
+    defer_pandas()
     for name in (worker, *PRELOADED):
         import_module(name)
     gc.collect()

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.peers import Broker, Penstock
+from tests.pipeline.cloud_stores import CloudStore, azure_store, google_store
 from tests.pipeline.object_store import ObjectStore, object_store
 
 #: A session's first query takes half a minute on a busy machine, and all share the machine.
@@ -96,4 +97,16 @@ def stop_all(spark: SparkSession) -> None:
 def s3() -> Iterator[ObjectStore]:
     """An object store with the bucket `lake`."""
     with object_store() as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[CloudStore]:
+    with azure_store() as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def google() -> Iterator[CloudStore]:
+    with google_store() as store:
         yield store

@@ -21,7 +21,9 @@ def test_the_daemon_of_workers_loads_their_libraries_and_starts_no_thread() -> N
         "import gc, os, sys\n"
         "from penstock_spark.worker_daemon import preload\n"
         "preload('pyspark.worker')\n"
-        "assert {'pyspark.worker', 'pandas', 'pyarrow.parquet'} <= set(sys.modules)\n"
+        "assert {'pyspark.worker', 'pyarrow.parquet'} <= set(sys.modules)\n"
+        "import penstock_spark.connector.stream_reader\n"
+        "assert not {'pandas', 'deltalake'} & set(sys.modules)\n"
         "assert len(os.listdir('/proc/self/task')) == 1\n"
         "assert gc.get_freeze_count() > 10_000\n"
     )
@@ -31,7 +33,7 @@ def test_the_daemon_of_workers_loads_their_libraries_and_starts_no_thread() -> N
 def test_arrow_loads_pandas_when_it_is_needed_and_not_before() -> None:
     program = (
         "import sys\n"
-        "from penstock_spark.session import defer_pandas\n"
+        "from penstock_spark.connector.source import defer_pandas\n"
         "defer_pandas()\n"
         "import numpy as np, pyarrow as pa\n"
         "pa.table({'a': np.arange(3), 'b': [1, 2, 3]})\n"

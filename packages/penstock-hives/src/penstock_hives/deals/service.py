@@ -168,7 +168,7 @@ class DealService:
                 raise NotFound(f"no deal of yours has the code {code}") from None
             if found.verified_at is not None:
                 used = found.verified_at.astimezone(ZoneInfo(found.time_zone))
-                raise RequestConflict(f"code {code} was used on {used:%Y-%m-%d at %H:%M}")
+                raise RequestConflict(f"code {code} was used on {used:%Y-%m-%d %H:%M}")
             if found.expires_at <= now:
                 raise RequestConflict(f"the deal of code {code} has ended")
             await deals.verify(code, caller.known, now)

@@ -1,9 +1,9 @@
 """When forecasts are due, and their publication to PostgreSQL.
 
 A hive is due from 02:00 local time until it has a forecast made that day, and at once for its first
-forecast. A failed night is still due. Hives of one zone are forecast together; the model learns
-from all hives. A forecast and its verdict are stored in one transaction; earlier forecasts are kept
-to be scored.
+forecast, once a day with data is over. A failed night is still due. Hives of one zone are forecast
+together; the model learns from all hives. A forecast and its verdict are stored in one transaction;
+earlier forecasts are kept to be scored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _DUE: Final = """
                extract(hour FROM %(now)s AT TIME ZONE h.time_zone) AS hour
           FROM hive h
          WHERE EXISTS (SELECT FROM occupancy_hour o
-                        WHERE o.hive_id = h.id AND o.slot > %(now)s - interval '28 days')
+                        WHERE o.hive_id = h.id AND o.slot > %(now)s - interval '28 days'
+                          AND (%(anyway)s OR o.slot < date_trunc('day', %(now)s, h.time_zone)))
     )
     SELECT id, day FROM local
      WHERE %(anyway)s OR NOT EXISTS (

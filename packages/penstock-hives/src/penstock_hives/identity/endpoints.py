@@ -93,8 +93,11 @@ async def get_keys(caller: Reader, context: ResourcesDep) -> dict[str, Any]:
 
 
 @router.post("/identity/sign-up", status_code=201)
-async def sign_up(body: LoginRequest, caller: Reader, service: SignInDep) -> SignInSession:
+async def sign_up(
+    body: LoginRequest, caller: Reader, service: SignInDep, context: ResourcesDep, request: Request
+) -> SignInSession:
     """Create a user with an e-mail address and a password, and sign in."""
+    context.limits.take_account(client_address(request))
     return await service.sign_up(body.login, body.password)
 
 
@@ -120,10 +123,16 @@ async def sign_out(body: RefreshRequest, caller: Reader, service: SignInDep) -> 
 
 @router.post("/identity/password/forgotten", status_code=202)
 async def forgotten(
-    body: PasswordResetRequest, caller: Reader, service: SignInDep, later: BackgroundTasks
+    body: PasswordResetRequest,
+    caller: Reader,
+    service: SignInDep,
+    context: ResourcesDep,
+    request: Request,
+    later: BackgroundTasks,
 ) -> None:
     """Send a mail with a link to set a new password. The response does not reveal whether the login
     exists."""
+    context.limits.take_account(client_address(request))
     later.add_task(service.request_reset, normalize_login(body.login))
 
 

@@ -42,13 +42,13 @@ class MessageRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def sent_lately(self, user: int) -> int:
-        """Feedback and questions within an hour."""
+    async def sent_lately(self, author: int) -> int:
+        """Feedback, questions and replies within an hour."""
         statement = """
             SELECT count(*) AS n FROM user_message
-            WHERE user_id = %s AND author_id = user_id AND created_at > now() - interval '1 hour'
+            WHERE author_id = %s AND created_at > now() - interval '1 hour'
         """
-        row = await (await self._connection.execute(statement, (user,))).fetchone()
+        row = await (await self._connection.execute(statement, (author,))).fetchone()
         assert row is not None
         return int(row["n"])
 

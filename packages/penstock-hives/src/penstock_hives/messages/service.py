@@ -19,8 +19,9 @@ from penstock_hives.pagination import CursorPage, decode_id, paginate
 from penstock_hives.people.permissions import EVERYWHERE, AppPermission, Caller
 from penstock_hives.places.repository import HiveRepository
 
-#: Feedback and questions of a user in an hour.
+#: Messages of a user in an hour, and replies of somebody who answers for a business.
 MAX_MESSAGES: Final = 30
+MAX_REPLIES: Final = 300
 
 
 class MessageService:
@@ -47,8 +48,7 @@ class MessageService:
                 account = require_found(found, f"hive {hive}")
             messages = MessageRepository(connection)
             own = caller.known
-            if await messages.sent_lately(own) >= MAX_MESSAGES:
-                raise TooManyRequests(f"at most {MAX_MESSAGES} messages an hour", 3600.0)
+            await _require_few(messages, own, MAX_MESSAGES)
             return await messages.add(
                 *(own, own, kind, content), hive=hive, account=account, rating=rating
             )
@@ -71,7 +71,11 @@ class MessageService:
         """By the user of the conversation or its recipient."""
         async with self._pool.transaction() as connection:
             held = await _require_visible(connection, caller, message)
-            return await MessageRepository(connection).add(
+            messages = MessageRepository(connection)
+            if caller.role not in EVERYWHERE:
+                most = MAX_MESSAGES if held.user_id == caller.known else MAX_REPLIES
+                await _require_few(messages, caller.known, most)
+            return await messages.add(
                 held.user_id,
                 caller.known,
                 MessageType.REPLY,
@@ -124,6 +128,11 @@ class MessageService:
         caller.require(AppPermission.ANSWER_MESSAGES, account)
         async with self._pool.reading() as connection:
             return await MessageRepository(connection).days(account, begin, end)
+
+
+async def _require_few(messages: MessageRepository, author: int, most: int) -> None:
+    if await messages.sent_lately(author) >= most:
+        raise TooManyRequests(f"at most {most} messages an hour", 3600.0)
 
 
 async def _require_visible(connection: Connection, caller: Caller, message: int) -> UserMessage:

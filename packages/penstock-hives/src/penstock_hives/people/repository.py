@@ -316,8 +316,8 @@ _READ: Final = """
 """
 
 
-#: What an account may do so often in 24 hours. Each of these costs others something: mail, pushes,
-#: work of the pipeline, room on the disk. Operators have no limit.
+#: What an account, or a person without one, may do so often in 24 hours. Each of these costs others
+#: something: mail, pushes, work of the pipeline, room on the disk. Operators have no limit.
 DAILY_LIMITS: Final[Mapping[tuple[str, str], int]] = {
     ("add", "image"): 200,
     ("add", "network"): 50,
@@ -329,13 +329,20 @@ DAILY_LIMITS: Final[Mapping[tuple[str, str], int]] = {
     ("invite", "user"): 100,
     ("make", "deal"): 50,
     ("open", "hive"): 100,
+    ("make", "api_key"): 50,
+    ("provision", "sensor"): 500,
     ("register", "sensor"): 200,
+    ("verify", "deal"): 20_000,
 }
+#: Of every other recorded action.
+DAILY_LIMIT: Final = 2000
 _LATELY: Final = """
-    SELECT FROM audit_log WHERE account_id = %(account)s AND action = %(action)s
+    SELECT FROM audit_log WHERE {whose} AND action = %(action)s
         AND entity = %(entity)s AND at > now() - interval '1 day'
     LIMIT %(most)s
 """
+_OF_ACCOUNT: Final = _LATELY.format(whose="account_id = %(account)s")
+_OF_PERSON: Final = _LATELY.format(whose="user_id = %(user)s AND account_id IS NULL")
 
 
 class AuditRepository:
@@ -354,7 +361,7 @@ class AuditRepository:
         details: Mapping[str, Any] | None = None,
     ) -> None:
         """Raises `TooManyRequests` beyond a daily limit."""
-        most = DAILY_LIMITS.get((action, entity))
+        most = DAILY_LIMITS.get((action, entity), DAILY_LIMIT)
         given = {
             "most": most,
             "user": caller.id,
@@ -364,8 +371,9 @@ class AuditRepository:
             "account": account,
             "details": Jsonb(to_jsonable_python(details or {})),
         }
-        if most is not None and account is not None and caller.role not in EVERYWHERE:
-            lately = await self._connection.execute(_LATELY, given)
+        if caller.role not in EVERYWHERE:
+            statement = _OF_PERSON if account is None else _OF_ACCOUNT
+            lately = await self._connection.execute(statement, given)
             if lately.rowcount >= most:
                 detail = f"at most {most} times a day: {action} {entity.replace('_', ' ')}"
                 raise TooManyRequests(detail, 3600.0)

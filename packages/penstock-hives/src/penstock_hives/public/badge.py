@@ -12,7 +12,8 @@ from xml.sax.saxutils import escape
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.units import parse_count
 from penstock_hives.api.problems import PROBLEMS
-from penstock_hives.places.models import HiveDetail, closed_text
+from penstock_hives.places.models import HiveDetail
+from penstock_hives.public.first_view import LEVELS, FirstView, preferred_language
 from penstock_hives.public.view import CachedPage, PublicView
 from penstock_hives.server.asgi import AsgiApplication, Receive, Scope, Send, get_header
 
@@ -22,15 +23,9 @@ _SECONDS: Final = 30
 #: A figure that is older is not shown.
 _OLDEST: Final = timedelta(minutes=15)
 _MAX_NAME: Final = 28
-#: Background and words by level.
-_LEVELS: Final = {
-    "quiet": ("#2f8f5b", "quiet"),
-    "moderate": ("#8a5f00", "moderate"),
-    "busy": ("#b84a0c", "busy"),
-    "full": ("#b02a25", "full"),
-}
-_UNKNOWN: Final = ("#6d6152", "no current data")
-_CLOSED: Final = "#6d6152"
+#: Backgrounds by level; the other is for a closed place, and where nothing is known.
+_COLOURS: Final = {"quiet": "#2f8f5b", "moderate": "#8a5f00", "busy": "#b84a0c", "full": "#b02a25"}
+_PLAIN: Final = "#6d6152"
 _SVG: Final = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="28" role="img" aria-label="{label}">
 <title>{label}</title>
@@ -45,14 +40,15 @@ _SVG: Final = """\
 """
 
 
-def render_badge(hive: HiveDetail, view: PublicView) -> bytes:
-    figure = hive.occupancy
-    colour, said = _UNKNOWN
+def render_badge(hive: HiveDetail, view: PublicView, first: FirstView, language: str) -> bytes:
+    t, figure = first.text(language), hive.occupancy
+    colour, said = _PLAIN, t("No current data")
     if not hive.open_now:
-        colour, said = _CLOSED, closed_text(hive.changes_at, hive.time_zone, view.now)
+        said = first.closed_text(hive, language)
     elif figure is not None and figure.quality != "stale" and view.now - figure.as_of < _OLDEST:
-        counted = (_UNKNOWN[0], f"{figure.occupancy} people")
-        colour, said = _LEVELS.get(figure.level or "", counted)
+        said = t("{n} person" if figure.occupancy == 1 else "{n} people", n=figure.occupancy)
+        if figure.level in _COLOURS:
+            colour, said = _COLOURS[figure.level], t(LEVELS[figure.level])
         if figure.percent is not None:
             said = f"{figure.percent:.0f} % · {said}"
     name = hive.name if len(hive.name) <= _MAX_NAME else f"{hive.name[: _MAX_NAME - 1]}…"
@@ -73,8 +69,8 @@ def render_badge(hive: HiveDetail, view: PublicView) -> bytes:
     ).encode()
 
 
-def badge_endpoint(view: PublicView) -> AsgiApplication:
-    """404 unless the business of the hive allows badges."""
+def badge_endpoint(view: PublicView, first: FirstView) -> AsgiApplication:
+    """In the language of the browser; 404 unless the business of the hive allows badges."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         file = scope["path"].removeprefix(PREFIX)
@@ -86,14 +82,17 @@ def badge_endpoint(view: PublicView) -> AsgiApplication:
         except PenstockError as error:
             await PROBLEMS.from_error(error)(scope, receive, send)
             return
+        accepted = get_header(scope, b"accept-language") or b""
+        language = preferred_language(accepted.decode("latin-1"))
         page = CachedPage(
-            render_badge(hive, view),
+            render_badge(hive, view, first, language),
             view.snapshot.as_of,
             content_type=b"image/svg+xml",
             caching=f"public, max-age={_SECONDS}".encode(),
             more=[
                 (b"content-security-policy", b"default-src 'none'"),
                 (b"cross-origin-resource-policy", b"cross-origin"),
+                (b"vary", b"accept-language"),
             ],
         )
         zipped = b"gzip" in (get_header(scope, b"accept-encoding") or b"")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from penstock_hives.encoding import encode_json
-from penstock_hives.places.models import HiveSummary
+from penstock_hives.places.models import HiveDetail, HiveSummary
 from penstock_hives.public.reader import PublicReader
 from penstock_hives.public.view import LIST_SECONDS, CachedPage, PublicView
 from penstock_hives.server.asgi import AsgiApplication, Headers, Receive, Scope, Send, get_header
@@ -33,7 +33,8 @@ _DAYS: Final = {
     "fr": ("lun", "mar", "mer", "jeu", "ven", "sam", "dim"),
 }
 _HEXAGON: Final = "M50 3 91 26.5v47L50 97 9 73.5v-47Z"
-_LEVELS: Final = {"quiet": "Quiet", "moderate": "Moderate", "busy": "Busy", "full": "Full"}
+#: Levels in the words of the page.
+LEVELS: Final = {"quiet": "Quiet", "moderate": "Moderate", "busy": "Busy", "full": "Full"}
 _TRENDS: Final = {"rising": "↗", "falling": "↘"}
 _RELATIONS: Final = {
     "quieter": "less busy than usual",
@@ -61,7 +62,7 @@ class FirstView:
         for language in _DAYS.keys() - {"en"}:
             self._texts[language] = json.loads(files[f"/languages/{language}.json"])
         self._html = {
-            language: _translate(inlined, language, self._text(language)) for language in _DAYS
+            language: _translate(inlined, language, self.text(language)) for language in _DAYS
         }
         self._pages: dict[str, CachedPage] = {}
 
@@ -83,7 +84,8 @@ class FirstView:
             )
         return page
 
-    def _text(self, language: str) -> Callable[..., str]:
+    def text(self, language: str) -> Callable[..., str]:
+        """A function that translates texts of the page and fills in values."""
         texts = self._texts[language]
 
         def text(english: str, **values: Any) -> str:
@@ -95,14 +97,14 @@ class FirstView:
         return text
 
     def _main(self, language: str) -> str:
-        t, days = self._text(language), _DAYS[language]
+        t = self.text(language)
         found = {name: self._reader.find(f"/v1/{name}", query) for name, query in _ASKED.items()}
         data = {name: json.loads(page.body) for name, page in found.items() if page is not None}
         hives = [self._view.summary(each["id"]) for each in data["hives"]["items"]]
         number = t("{n} place" if len(hives) == 1 else "{n} places", n=len(hives))
         shown = t("More than {places}", places=number) if data["hives"]["next"] else number
         chips = [t("By name"), t("Open now"), t("All"), *(t(x["name"]) for x in data["hive-types"])]
-        cards = "".join(self._card(hive, t, days) for hive in hives[:_RENDERED])
+        cards = "".join(self._card(hive, t, language) for hive in hives[:_RENDERED])
         carried = encode_json(data).decode().replace("<", "\\u003c")
         return (
             f'<main id="main" tabindex="-1"><h1>{escape(t("How busy is it right now?"))}</h1>'
@@ -114,8 +116,8 @@ class FirstView:
             f'<script type="application/json" id="first">{carried}</script>'
         )
 
-    def _card(self, hive: HiveSummary, t: Callable[..., str], days: tuple[str, ...]) -> str:
-        level, percent, value, words = self._said(hive, t, days)
+    def _card(self, hive: HiveSummary, t: Callable[..., str], language: str) -> str:
+        level, percent, value, words = self._said(hive, t, language)
         city = hive.address.city if hive.address else ""
         where = " · ".join(filter(None, (t(hive.type_name), city)))
         return (
@@ -130,12 +132,12 @@ class FirstView:
         )
 
     def _said(
-        self, hive: HiveSummary, t: Callable[..., str], days: tuple[str, ...]
+        self, hive: HiveSummary, t: Callable[..., str], language: str
     ) -> tuple[str, float, str, str]:
         """The level, how far the cell is filled, what stands in it, and the words beside it."""
         figure = hive.occupancy
         if not hive.open_now:
-            return "closed", 0.0, "–", _span("level", self._closed(hive, t, days))
+            return "closed", 0.0, "–", _span("level", self.closed_text(hive, language))
         if figure is None:
             return "stale", 0.0, "–", _span("level", t("No data"))
         filled = min(100.0, figure.percent or 0.0)
@@ -144,19 +146,21 @@ class FirstView:
         known = figure.percent is not None
         value = f"{figure.percent:.0f}<small>%</small>" if known else str(figure.occupancy)
         people = t("{n} person" if figure.occupancy == 1 else "{n} people", n=figure.occupancy)
-        words = [_span("level", t(_LEVELS[figure.level]) if figure.level else people)]
+        words = [_span("level", t(LEVELS[figure.level]) if figure.level else people)]
         if figure.trend in _TRENDS:
             words.append(_span("soft", _TRENDS[figure.trend]))
         if figure.usual:
             words.append(_span("than", t(_RELATIONS[figure.usual.relation])))
         return figure.level or "open", filled, value, "".join(words)
 
-    def _closed(self, hive: HiveSummary, t: Callable[..., str], days: tuple[str, ...]) -> str:
+    def closed_text(self, hive: HiveSummary | HiveDetail, language: str) -> str:
+        """When it opens, in its local time."""
+        t = self.text(language)
         if hive.changes_at is None:
             return t("Closed")
         zone = ZoneInfo(hive.time_zone)
         at, today = hive.changes_at.astimezone(zone), self._view.now.astimezone(zone).date()
-        day = "" if at.date() == today else f"{days[at.weekday()]} "
+        day = "" if at.date() == today else f"{_DAYS[language][at.weekday()]} "
         return t("Closed, opens {time}", time=f"{day}{at:%H:%M}")
 
 

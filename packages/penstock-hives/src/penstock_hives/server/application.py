@@ -122,7 +122,7 @@ async def application(
                 Location("images", IMAGES_PATH, images),
                 Location("public", ROOT, public_endpoint(reader, limited)),
                 Location("health", HEALTH, health),
-                Location("badge", BADGE_PATH, badge_endpoint(view)),
+                Location("badge", BADGE_PATH, badge_endpoint(view, first)),
                 Location("page", INDEX, first_view_endpoint(first, headers, files)),
                 Location("page", "/", files),
             ],

@@ -6,6 +6,7 @@ Users have the role `business` if they are members of an account, operators also
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -62,79 +63,85 @@ def gated(around: SectionContext) -> tuple[DashboardSection, Authenticator]:
     return section_over(context), HivesAuthenticator(context)
 
 
-def section_over(context: DashboardContext) -> DashboardSection:
-    def page(
-        path: str, title: str, icon: str, draw: Draw, about: str, in_menu: bool = True
-    ) -> DashboardPage:
-        return DashboardPage(path, title, icon, partial(draw, context), about, BUSINESS, in_menu)
+#: In the menu of a business: path, title, icon, function, description.
+_MENU: Final[tuple[tuple[str, str, str, Draw, str], ...]] = (
+    (
+        "/hives",
+        "Places",
+        "hive",
+        overview.draw_overview,
+        "Occupancy and development of your places.",
+    ),
+    (
+        explorer.PATH,
+        "Analytics",
+        "insights",
+        explorer.draw_analytics,
+        "Any period, several places, what users do and say.",
+    ),
+    ("/hives/metrics", "Metrics", "functions", metrics.draw_metrics, "Figures that you define."),
+    ("/hives/deals", "Deals", "local_offer", deals.draw_deals, "Deals and their effects."),
+    (
+        "/hives/feedback",
+        "Feedback",
+        "forum",
+        feedback.draw_feedback,
+        "Messages and ratings of visitors.",
+    ),
+    (
+        "/hives/followers",
+        "Followers",
+        "campaign",
+        followers.draw_followers,
+        "Messages to the users who follow your places.",
+    ),
+    (
+        report.PATH,
+        "Weekly report",
+        "summarize",
+        report.draw_report,
+        "The week of your places, also by mail.",
+    ),
+    ("/hives/sensors", "Sensors", "sensors", sensors.draw_sensors, "Sensor status."),
+    (
+        members.MEMBERS_PATH,
+        "Members",
+        "group",
+        members.draw_members,
+        "Who works on your places, and as what.",
+    ),
+    (
+        "/hives/webhooks",
+        "Webhooks",
+        "webhook",
+        webhooks.draw_webhooks,
+        "Events for your own programs.",
+    ),
+    ("/hives/plan", "Plan", "receipt_long", plan.draw_plan, "Plan and invoices."),
+)
+#: Reached from other pages.
+_OTHERS: Final[tuple[tuple[str, str, str, Draw], ...]] = (
+    ("/hives/new", "New place", "hive", place_editor.draw_new_place),
+    ("/hives/place/{id}", "Place", "hive", place.draw_place),
+    ("/hives/place/{id}/edit", "Edit", "hive", place_editor.draw_edit_place),
+    ("/hives/deals/new", "New deal", "local_offer", deal_editor.draw_new_deal),
+    ("/hives/deals/{id}", "Deal", "local_offer", deal_editor.draw_deal),
+    ("/hives/sensors/new", "New sensor", "sensors", sensor_editor.draw_new_sensor),
+    ("/hives/sensors/{id}", "Sensor", "sensors", sensor_editor.draw_sensor),
+)
 
-    def hidden(path: str, title: str, icon: str, draw: Draw) -> DashboardPage:
-        return page(path, title, icon, draw, "", in_menu=False)
+
+def section_over(context: DashboardContext) -> DashboardSection:
+    def page(path: str, title: str, icon: str, draw: Draw, about: str) -> DashboardPage:
+        return DashboardPage(path, title, icon, partial(draw, context), about, BUSINESS)
+
+    def other(path: str, title: str, icon: str, draw: Draw) -> DashboardPage:
+        return replace(page(path, title, icon, draw, ""), in_menu=False)
 
     return DashboardSection(
         "Hives",
         (
-            page(
-                "/hives",
-                "Places",
-                "hive",
-                overview.draw_overview,
-                "Occupancy and development of your places.",
-            ),
-            page(
-                explorer.PATH,
-                "Analytics",
-                "insights",
-                explorer.draw_analytics,
-                "Any period, several places, what users do and say.",
-            ),
-            page(
-                "/hives/metrics",
-                "Metrics",
-                "functions",
-                metrics.draw_metrics,
-                "Figures that you define.",
-            ),
-            page(
-                "/hives/deals", "Deals", "local_offer", deals.draw_deals, "Deals and their effects."
-            ),
-            page(
-                "/hives/feedback",
-                "Feedback",
-                "forum",
-                feedback.draw_feedback,
-                "Messages and ratings of visitors.",
-            ),
-            page(
-                "/hives/followers",
-                "Followers",
-                "campaign",
-                followers.draw_followers,
-                "Messages to the users who follow your places.",
-            ),
-            page(
-                report.PATH,
-                "Weekly report",
-                "summarize",
-                report.draw_report,
-                "The week of your places, also by mail.",
-            ),
-            page("/hives/sensors", "Sensors", "sensors", sensors.draw_sensors, "Sensor status."),
-            page(
-                members.MEMBERS_PATH,
-                "Members",
-                "group",
-                members.draw_members,
-                "Who works on your places, and as what.",
-            ),
-            page(
-                "/hives/webhooks",
-                "Webhooks",
-                "webhook",
-                webhooks.draw_webhooks,
-                "Events for your own programs.",
-            ),
-            page("/hives/plan", "Plan", "receipt_long", plan.draw_plan, "Plan and invoices."),
+            *(page(*each) for each in _MENU),
             DashboardPage(
                 invitations.INVITATIONS_PATH,
                 "Invitations",
@@ -143,20 +150,8 @@ def section_over(context: DashboardContext) -> DashboardSection:
                 "Invitations to join a business.",
             ),
             *operator_section(context),
-            DashboardPage(
-                start.PATH,
-                "Getting started",
-                "flag",
-                partial(start.draw_start, context),
-                in_menu=False,
-            ),
-            hidden("/hives/new", "New place", "hive", place_editor.draw_new_place),
-            hidden("/hives/place/{id}", "Place", "hive", place.draw_place),
-            hidden("/hives/place/{id}/edit", "Edit", "hive", place_editor.draw_edit_place),
-            hidden("/hives/deals/new", "New deal", "local_offer", deal_editor.draw_new_deal),
-            hidden("/hives/deals/{id}", "Deal", "local_offer", deal_editor.draw_deal),
-            hidden("/hives/sensors/new", "New sensor", "sensors", sensor_editor.draw_new_sensor),
-            hidden("/hives/sensors/{id}", "Sensor", "sensors", sensor_editor.draw_sensor),
+            replace(other(start.PATH, "Getting started", "flag", start.draw_start), role=None),
+            *(other(*each) for each in _OTHERS),
         ),
         (
             DashboardDownload("/hives/export/{id}", export_csv(context), BUSINESS),

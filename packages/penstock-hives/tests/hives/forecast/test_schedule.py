@@ -63,3 +63,9 @@ def test_a_night_that_was_done_is_not_due_again(spark: SparkSession, counted: Da
     assert kept["first"] == midnight(DAY)
     assert kept["made"].astimezone(UTC) == NIGHT.astimezone(UTC)
     assert datetime.now(UTC) > kept["made"]
+
+
+def test_a_hive_whose_first_day_goes_on_is_due_on_demand_only(counted: Database) -> None:
+    noon = midnight(FIRST) + timedelta(hours=12)
+    assert due_hives(counted, noon) == {}
+    assert due_hives(counted, noon, anyway=True) == {FIRST: {7}}

@@ -25,7 +25,8 @@ from penstock_hives.push.sender import PushSender
 from penstock_hives.push.settings import PushSettings, open_channels
 from penstock_store import Database
 from tests.hives.app.public.snapshots import document
-from tests.web.browsing import PATIENCE, looking
+from tests.web.browsing import PATIENCE
+from tests.web.hives.screens import looking
 
 HIVES: Final = 8
 PASSWORD: Final = "nine green bottles"

@@ -13,12 +13,14 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.hives.app.push.services import Browser as PushKeys
 from tests.hives.app.push.services import PushService
-from tests.web.browsing import NARROW, PATIENCE, looking
+from tests.web.browsing import NARROW, PATIENCE
 from tests.web.hives.public_site import HIVES, PASSWORD, Site, heading, sign_in, signed_in, until
+from tests.web.hives.screens import looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
 
+PAST = "2026-01-02T03:04:05Z"
 HOSTILE = """<img src=x onerror="document.title='owned'">"""
 
 
@@ -123,7 +125,7 @@ def test_profile_password_address_export_and_deletion(browser: Browser, site: Si
 def test_an_alert_is_set_by_weekday_and_hours_and_what_it_tells_is_read(
     browser: Browser, site: Site
 ) -> None:
-    with signed_in(browser, site, size=NARROW) as (page, _, token):
+    with signed_in(browser, site) as (page, _, token):
         page.goto("/#/hive/1")
         page.get_by_role("link", name="Tell me when it is quieter").click()
         page.get_by_label("Limit").fill("35")
@@ -221,7 +223,10 @@ def test_a_redeemed_deal_has_a_code_that_the_business_verifies_once(
         "INSERT INTO account_member SELECT account_id, %s, 'account_member' FROM hive WHERE id = 1",
         staff,
     )
-    with looking(browser, site.url) as guest, looking(browser, site.url, NARROW) as counter:
+    with (
+        looking(browser, site.url, service_workers="block") as guest,
+        looking(browser, site.url, NARROW) as counter,
+    ):
         guest.goto("/#/deal/1")
         guest.locator("main").get_by_role("link", name="Sign in").click()
         guest_login, guest_token = site.person()
@@ -241,6 +246,19 @@ def test_a_redeemed_deal_has_a_code_that_the_business_verifies_once(
         expect(counter.locator(".outcome")).to_contain_text("was used on")
         guest.reload()
         expect(guest.locator(".ticket")).to_contain_text("Used")
+
+        def ended(route: Route) -> None:
+            found = route.fetch().json()
+            route.fulfill(
+                json=[{**each, "verified_at": None, "expires_at": PAST} for each in found]
+            )
+
+        guest.route("**/v1/me/redemptions", ended)
+        guest.route("**/v1/deals/1", lambda route: route.fulfill(status=404, json={}))
+        guest.reload()
+        expect(guest.locator(".ticket")).to_contain_text("Ended")
+        expect(guest.locator(".ticket")).to_have_attribute("data-done", "true")
+        guest.unroute_all()
         guest.goto("/#/hive/1")
         guest.get_by_label("4", exact=True).check(force=True)
         guest.get_by_label("What was it like?").fill(HOSTILE)
@@ -301,7 +319,7 @@ def test_a_place_shows_today_beside_the_forecast_and_the_best_time(
     site.rows("UPDATE hive SET opening_hours = opening_hours || %s::jsonb WHERE id = 2", holiday)
     until(lambda: site.call("GET", "/hives/2/today")["hours"] or None)  # the next snapshot has it
     until(lambda: "2099-12-25" in site.call("GET", "/hives/2")["opening_hours"] or None)
-    with looking(browser, site.url, NARROW) as page:
+    with looking(browser, site.url) as page:
         page.goto("/#/hive/2")
         expect(page.locator("svg.chart .dot").last).to_contain_text("17 today")
         expect(page.locator("svg.chart .line").first).to_be_visible()
@@ -373,7 +391,9 @@ def test_a_badge_is_embedded_if_the_business_allows_it(browser: Browser, site: S
         assert badge.headers["content-type"] == "image/svg+xml"
         page.goto("/badge/7.svg")
         expect(page.locator("text").first).to_have_text(f"{HOSTILE} & Sons"[:27] + "…")
-        until(lambda: "quiet" in page.request.get("/badge/7.svg").text() or None)
+        until(lambda: "Quiet" in page.request.get("/badge/7.svg").text() or None)
+        german = page.request.get("/badge/7.svg", headers={"accept-language": "de-AT,de;q=0.9"})
+        assert "Ruhig" in german.text()
         until(lambda: "<img" in page.request.get("/v1/hives?limit=48&sort=name").text() or None)
         until(lambda: "&lt;img" in page.request.get("/").text() or None)
         for path in ("/", "/#/hive/7", "/#/map/7"):  # a hostile name is text everywhere

@@ -19,13 +19,17 @@ from playwright.sync_api import Browser, Error, Page, StorageState, expect
 
 from penstock.client.blocking_client import connect
 from penstock_hives.occupancy.publisher import EXCHANGE
+from penstock_hives.web.context import DashboardContext
+from penstock_hives.web.section import section_over
 from penstock_store import Database
+from penstock_store.dashboard.pages import OPERATOR_ROLE, SectionContext
 from tests.databases import copy_of
 from tests.hives.app.public.snapshots import document
 from tests.peers import Penstock
 from tests.web.accessibility import serious_findings, tab_to
-from tests.web.browsing import NARROW, PATIENCE, WIDE, looking, serving, sign_out
+from tests.web.browsing import NARROW, PATIENCE, WIDE, serving, sign_out
 from tests.web.hives.business import ADA, BOB, PASSWORD, furnish_business
+from tests.web.hives.screens import SCREENS, Screen, looking, on_screen
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -57,13 +61,16 @@ class Business:
     folder: Path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=SCREENS)
 def business(
-    embedded_template: str, penstock: Penstock, tmp_path_factory: pytest.TempPathFactory
+    embedded_template: str,
+    penstock: Penstock,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Business]:
     folder: Path = tmp_path_factory.mktemp("business")
     server = "tests.web.hives.business_server"
-    with copy_of(embedded_template) as database:
+    with on_screen(request.param), copy_of(embedded_template) as database:
         furnish_business(database, folder)
         management = penstock.http_url.replace("://", "://guest:guest@")
         with serving("-m", server, str(folder), database, penstock.url, management) as url:
@@ -167,12 +174,21 @@ def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) 
     expect(page.get_by_text("Sent", exact=True)).to_be_visible()
 
 
-def test_deals_and_sensors_have_pages_of_their_own(page: Page) -> None:
+def test_deals_and_sensors_have_pages_of_their_own(page: Page, business: Business) -> None:
+    with Database(business.database) as database:
+        database.execute(
+            "INSERT INTO sensor_alert (sensor_id, kind, detail, since) "
+            "VALUES (2, 'silence', 'no data for more than 60 min', now())"
+        )
     page.goto("/hives/deals")
     expect(page.get_by_text("1 of 2")).to_be_visible()  # opened, of those it was shown to
     expect(page.get_by_text("+14 %")).to_be_visible()  # what came on top, by the nights
     page.goto("/hives/sensors")
     expect(page.get_by_text("door-2")).to_be_visible()
+    alert = page.get_by_role("row", name="no data for more than 60 min")
+    expect(alert).to_contain_text("No data")
+    alert.get_by_role("link", name="side door").click()
+    expect(page.get_by_text("no data for more than 60 min")).to_be_visible()
 
 
 def test_a_places_hours_can_be_taken_away_as_a_file(page: Page) -> None:
@@ -307,6 +323,11 @@ def test_somebody_is_invited_by_mail_and_joins(
     stranger.get_by_role("button", name="Accept").click()
     expect(stranger.get_by_role("link", name="Amber Café")).to_be_visible()
     page.reload()
+    page.get_by_label("Role of Bob").click()
+    page.get_by_role("option", name="admin").click()
+    expect(page.get_by_role("row", name="Bob").get_by_label("Role of Bob")).to_have_value("admin")
+    page.reload()
+    expect(page.get_by_role("row", name="Bob").get_by_label("Role of Bob")).to_have_value("admin")
     page.get_by_role("row", name="Bob").get_by_role("button", name="Remove").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.get_by_role("row", name="Bob")).to_be_hidden()
@@ -397,10 +418,12 @@ def test_operators_have_pages_that_others_do_not(
             for name, text in shown.items():
                 stranger.goto(f"/operator/{name}")
                 expect(stranger.get_by_text(text).first).to_be_visible()
-                for shade in ("light", "dark"):
+                for (width, height), shade in ((WIDE, "light"), (NARROW, "dark")):
+                    stranger.set_viewport_size({"width": width, "height": height})
                     stranger.emulate_media(color_scheme="dark" if shade == "dark" else "light")
                     expect(stranger.locator(f"body.body--{shade}")).to_be_visible()
                     assert serious_findings(stranger) == []
+                    assert no_wider_than_its_window(stranger), name
         finally:
             database.execute("UPDATE app_user SET role = 'user' WHERE nickname = 'Bob'")
 
@@ -430,12 +453,14 @@ def test_who_is_invited_belongs_to_a_business_once_they_accept(
             connection.execute(_LEAVE)
 
 
+@pytest.mark.parametrize("screen", SCREENS)
 def test_an_empty_database_is_set_up_to_its_first_report(
-    browser: Browser, embedded_template: str, penstock: Penstock, tmp_path: Path
+    browser: Browser, embedded_template: str, penstock: Penstock, tmp_path: Path, screen: Screen
 ) -> None:
     server = "tests.web.hives.business_server"
     management = penstock.http_url.replace("://", "://guest:guest@")
     with (
+        on_screen(screen),
         copy_of(embedded_template) as database,
         serving("-m", server, str(tmp_path), database, penstock.url, management) as url,
         looking(browser, url) as page,
@@ -494,8 +519,17 @@ PAGES = {
     "/hives/new": "Opening hours",
     "/hives/place/1/edit": "Add pictures",
     "/hives/deals/new": "Create the deal",
+    "/hives/deals/1": "times shown",
+    "/hives/sensors/new": "Add the sensor",
     "/hives/sensors/1": "Configuration",
+    "/hives/start": "The first report",
 }
+
+
+def test_every_page_of_a_business_is_looked_at(tmp_path: Path) -> None:
+    section = section_over(DashboardContext(SectionContext(tmp_path, "amqp://127.0.0.1:1")))
+    there = {each.path for each in section.pages if each.role != OPERATOR_ROLE}
+    assert there == {re.sub(r"/\d+", "/{id}", path) for path in PAGES}
 
 
 @pytest.mark.parametrize(
@@ -535,6 +569,7 @@ def test_pages_fit_their_window_and_keep_nobody_out(
 def test_a_business_works_by_keys_alone(stranger: Page) -> None:
     stranger.goto("/hives")
     expect(stranger.get_by_label("Name")).to_be_visible()
+    assert serious_findings(stranger) == []
     for name, text in (("Name", ADA), ("Password", PASSWORD)):
         tab_to(stranger, name)
         stranger.keyboard.type(text)

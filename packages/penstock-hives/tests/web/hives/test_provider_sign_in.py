@@ -14,9 +14,10 @@ from penstock_store import Database
 from penstock_store.dashboard.sign_in import Departures
 from tests.databases import copy_of
 from tests.peers import Penstock
-from tests.web.browsing import PATIENCE, looking, serving, sign_out
+from tests.web.browsing import PATIENCE, serving, sign_out
 from tests.web.hives.business import furnish_business
 from tests.web.hives.firebase_accounts import FirebaseAccounts, firebase_accounts
+from tests.web.hives.screens import SCREENS, looking, on_screen
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -28,12 +29,19 @@ class Dashboards:
     firebase: FirebaseAccounts
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=SCREENS)
 def dashboards(
-    embedded_template: str, penstock: Penstock, tmp_path_factory: pytest.TempPathFactory
+    embedded_template: str,
+    penstock: Penstock,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Dashboards]:
     folder: Path = tmp_path_factory.mktemp("firebase")
-    with copy_of(embedded_template) as database, pytest.MonkeyPatch.context() as environment:
+    with (
+        on_screen(request.param),
+        copy_of(embedded_template) as database,
+        pytest.MonkeyPatch.context() as environment,
+    ):
         furnish_business(database, folder)
         with Database(database) as opened, opened.transaction() as connection:
             found = connection.execute("SELECT firebase_uid FROM app_user WHERE nickname = 'Ada'")

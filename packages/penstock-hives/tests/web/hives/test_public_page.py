@@ -12,9 +12,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.hives.app.sites import CLOSED
-from tests.web.browsing import NARROW, PATIENCE, looking
+from tests.web.browsing import NARROW, PATIENCE
 from tests.web.contrast import faint
 from tests.web.hives.public_site import HIVES, Site
+from tests.web.hives.screens import looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)

@@ -18,7 +18,7 @@ from penstock_pump.config.settings import (
     SelectionSettings,
     settings_of,
 )
-from penstock_pump.config.values import flag, seconds, size, words
+from penstock_pump.config.values import flag, sr3_count, sr3_number, sr3_seconds, words
 from penstock_pump.credentials import PumpCredentials
 from penstock_pump.names import state_folder
 from penstock_pump.posts.checksums import LATER
@@ -28,10 +28,10 @@ from penstock_pump.variables import expand_now
 
 _KINDS: Final[dict[str, Callable[[str], Any]]] = {
     "flag": flag,
-    "count": int,
-    "float": float,
-    "duration": seconds,
-    "size": size,
+    "count": sr3_count,
+    "float": sr3_number,
+    "duration": sr3_seconds,
+    "size": sr3_count,
     "octal": lambda text: int(text, 8),
     "str": str,
 }
@@ -71,8 +71,8 @@ class CallbackOptions:
             cfg_run_dir=str(state_folder(settings)),
             credentials=CallbackCredentials(credentials or PumpCredentials()),
             masks=[_mask(settings, each) for each in settings.select],
-            topicPrefix=settings.topic_prefix[0].split("."),
-            post_topicPrefix=prefix.split("."),
+            topicPrefix=[each for each in settings.topic_prefix[0].split(".") if each],
+            post_topicPrefix=[each for each in prefix.split(".") if each],
             identity_method=_identity_method(settings.sum),
             permDefault=settings.default_mode
             or (0o400 if settings.component is Component.POLL else 0),
@@ -127,7 +127,7 @@ class CallbackOptions:
         if name in settings.plugin_options:
             values = settings.plugin_options[name]
             if option is not None:
-                return option.parse(values[-1])
+                return option.value(values[-1], settings.dialect)
             return values[-1] if len(values) == 1 else values
         if name in _FIXED:
             return _FIXED[name]

@@ -25,7 +25,36 @@ from penstock_pump.posts.v02 import V02, post_of, split_body
 from penstock_pump.transports.listing import ListedFile
 
 #: What v2 has plugins for by default, and every component here does by itself.
-NATIVE: Final = frozenset({"none", "msg_log", "post_log", "file_log", "hb_memory", "hb_pulse"})
+NATIVE: Final = frozenset(
+    {"none", "msg_log", "msg_rawlog", "msg_dump", "post_log", "file_log", "hb_memory", "hb_pulse"}
+    | {f"{kind}_total{save}" for kind in ("msg", "post", "file") for save in ("", "_save")}
+    | {"accel_wget", "accel_scp", "accel_cp", "msg_stdfiles", "msg_by_source", "msg_by_user"}
+)
+#: Plugins that v2 ships, and those of sr3 that do the same. A file of the site's own comes first.
+SHIPPED: Final = {
+    "msg_hour_tree": "accept.hourtree",
+    "msg_http_to_https": "accept.httptohttps",
+    "msg_print_lag": "accept.printlag",
+    "msg_rename4jicc": "accept.rename4jicc",
+    "msg_rename_whatfn": "accept.renamewhatfn",
+    "msg_save": "accept.save",
+    "msg_speedo": "accept.speedo",
+    "msg_sundew_pxroute": "accept.sundewpxroute",
+    "msg_test_retry": "accept.testretry",
+    "msg_to_clusters": "accept.toclusters",
+    "msg_2localfile": "accept.tolocalfile",
+    "msg_delete": "filter.deleteflowfiles",
+    "msg_fdelay": "filter.fdelay",
+    "msg_rename_dmf": "accept.renamedmf",
+    "msg_replace_new_dir": "accept.pathreplace",
+    "msg_wmo_type_suffix": "accept.wmotypesuffix",
+    "post_hour_tree": "accept.posthourtree",
+    "post_long_flow": "accept.longflow",
+    "post_override": "accept.postoverride",
+    "wmo2msc": "filter.wmo2msc",
+    "file_age": "work.age",
+    "file_email": "send.email",
+}
 _EVENTS: Final = {"on_msg": "on_message", "on_rpt": "on_report", "on_hb": "on_heartbeat"}
 EVENTS: Final = (
     *("on_message", "on_file", "on_part", "on_post", "on_report", "on_start", "on_stop"),
@@ -94,16 +123,19 @@ class V2Plugins:
         self.parent = V2Parent(settings)
         self._functions: dict[str, list[V2Function]] = {event: [] for event in EVENTS}
 
-    def load(self, event: str, name: str, paths: Sequence[Path]) -> None:
+    def load(self, event: str, name: str, paths: Sequence[Path]) -> str | None:
+        """The name of the plugin of sr3 that does the same, if there is no such file."""
         plain = name.strip().removesuffix(".py")
         if plain.lower() in NATIVE:
-            return
+            return None
         event = _EVENTS.get(event, event)
         for folder in paths:
             file = folder / f"{plain}.py"
             if file.is_file():
                 self._execute(event, file)
-                return
+                return None
+        if plain.lower() in SHIPPED:
+            return SHIPPED[plain.lower()]
         raise ConfigurationError(
             f"{event} {name}: no file {plain}.py in {', '.join(map(str, paths)) or 'plugin_path'}"
         )

@@ -69,8 +69,9 @@ def cleanup(targets: Targets = None) -> None:
     """Delete the queues of stopped configurations at the brokers, with what is in them."""
     for each in _enabled(targets):
         _refuse_running(each, "cleanup")
-        queue = asyncio.run(cleanup_component(member_of(each).settings))
-        typer.echo(f"{each} {'has no queue' if queue is None else f'deleted queue {queue}'}")
+        queues = asyncio.run(cleanup_component(member_of(each).settings))
+        deleted = f"deleted queue {', '.join(queues)}" if queues else "has no queue"
+        typer.echo(f"{each} {deleted}")
 
 
 def remove(targets: Annotated[list[str], typer.Argument(metavar="COMPONENT/NAME...")]) -> None:

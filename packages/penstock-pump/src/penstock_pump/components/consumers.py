@@ -18,13 +18,16 @@ from penstock_pump.components.factory import (
     ComponentFactory,
     base_dir,
     base_url,
+    bindings,
     dialect,
     file_rule,
     needs_post_broker,
     open_component_factory,
+    post_copies,
     post_filter,
     receive_rules,
     selection,
+    subscriptions,
 )
 from penstock_pump.components.vip import while_vip
 from penstock_pump.config.settings import PumpSettings
@@ -35,7 +38,7 @@ from penstock_pump.flow.publisher import PostPublisher
 from penstock_pump.flow.subscription import PumpSubscription
 from penstock_pump.forward_handler import ForwardHandler
 from penstock_pump.handlers import ReceiveHandler, RepublishTarget
-from penstock_pump.names import posted_exchange, subscribed_exchange
+from penstock_pump.names import posted_exchange
 from penstock_pump.plugins import Plugin
 from penstock_pump.posts.reports import PostReport, read_report
 from penstock_pump.send_handler import SendDestination, SendHandler
@@ -149,19 +152,26 @@ def _is_reencoded(settings: PumpSettings) -> bool:
     """Topics of MQTT cannot be used over AMQP, nor the other way round."""
     if settings.post_topic_prefix or settings.post_topic or settings.post_subtopic:
         return True
-    if settings.headers:
+    if settings.headers or any(each.topic_prefix or each.base_url for each in settings.post_copies):
         return True
-    urls = (settings.broker, settings.post_broker or settings.broker)
-    consumed, posted = (protocol_of(url) is BrokerProtocol.MQTT for url in urls)
-    return consumed != posted
+    consumed = [each.broker for each in subscriptions(settings)]
+    copies = [each.broker for each in settings.post_copies]
+    urls = (*consumed, settings.post_broker or settings.broker, *copies)
+    return len({protocol_of(url) is BrokerProtocol.MQTT for url in urls}) > 1
 
 
 def _refuse_loop(settings: PumpSettings) -> None:
-    url = settings.post_broker or settings.broker
-    if url == settings.broker and subscribed_exchange(settings) == posted_exchange(settings, url):
-        raise ConfigurationError(
-            f"{settings.component} would consume its own posts: set another post_exchange"
-        )
+    consumed = {
+        (each.broker, binding.exchange)
+        for each in subscriptions(settings)
+        for binding in bindings(each)
+    }
+    for each in (settings, *post_copies(settings)):
+        url = each.post_broker or each.broker
+        if (url, posted_exchange(each, url)) in consumed:
+            raise ConfigurationError(
+                f"{settings.component} would consume its own posts: set another post_exchange"
+            )
 
 
 @while_vip

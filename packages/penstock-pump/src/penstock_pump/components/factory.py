@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.client import Fabric, connect
@@ -24,7 +25,7 @@ from penstock.core.data_directory import lock_directory, private_directory
 from penstock.core.errors import ConfigurationError
 from penstock.core.retry import RetryPolicy
 from penstock_pump.block_ledger import BlockLedger
-from penstock_pump.config.settings import Component, PumpSettings
+from penstock_pump.config.settings import BindingSettings, Component, PumpSettings
 from penstock_pump.credentials import PumpCredentials, read_credentials, without_secret
 from penstock_pump.downloader import Downloader, DownloadRules
 from penstock_pump.duplicates import DuplicateFilter, FingerprintStore
@@ -43,6 +44,7 @@ from penstock_pump.flow.publisher import (
 from penstock_pump.flow.subscription import (
     BindingFile,
     ClientSubscription,
+    MergedSubscription,
     PumpBinding,
     PumpSubscription,
     QueueSubscription,
@@ -99,20 +101,39 @@ class ComponentFactory:
 
     async def subscription(self) -> PumpSubscription:
         """Open: posts published from now on are received."""
-        settings = self.settings
-        queue = await asyncio.to_thread(queue_name, settings)
-        file = state_folder(settings) / f"{settings.component}.{settings.name}.bindings"
+        found = [
+            await self._subscribed(settings, bindings_file(self.settings, number))
+            for number, settings in enumerate(subscriptions(self.settings))
+        ]
+        if len(found) == 1:
+            return found[0]
+        merged = MergedSubscription(found)
+        self.stack.push_async_callback(merged.close)
+        return merged
+
+    async def _subscribed(self, settings: PumpSettings, file: Path) -> PumpSubscription:
+        rules = await asyncio.to_thread(queue_rules, settings)
         if settings.reset:
-            await self.brokers.delete_queue(settings.broker, queue)
+            await self.brokers.delete_queue(settings.broker, rules)
         return await self.brokers.subscribe_durable(
-            settings.broker,
-            bindings(settings),
-            QueueRules(queue, settings.prefetch, settings.expire, settings.queue_arguments),
-            file,
+            settings.broker, bindings(settings), rules, file
         )
 
     async def post_publisher(self) -> PostPublisher:
-        settings = self.settings
+        copies = [
+            await self._post_publisher(copy, each.base_url)
+            for copy, each in zip(
+                post_copies(self.settings), self.settings.post_copies, strict=True
+            )
+        ]
+        publisher = await self._post_publisher(self.settings)
+        publisher.copies = copies
+        publisher.on_posted = self.plugins.on_posted
+        return publisher
+
+    async def _post_publisher(
+        self, settings: PumpSettings, base_url: str | None = None
+    ) -> PostPublisher:
         url = settings.post_broker or settings.broker
         form = settings.post_format or _format_of(settings.post_topic_prefix)
         target = PublishTarget(
@@ -126,12 +147,11 @@ class ComponentFactory:
             split=settings.post_exchange_split,
             ttl=settings.message_ttl,
             persistent=settings.persistent,
+            base_url=base_url,
         )
-        publisher = PostPublisher(
+        return PostPublisher(
             await self.brokers.publisher(url), target, codec_named(form, dialect(settings))
         )
-        publisher.on_posted = self.plugins.on_posted
-        return publisher
 
     async def bulk(self) -> BulkPostPublisher | None:
         """The bulk publisher for whole trees, over AMQP 0-9-1 only."""
@@ -139,7 +159,7 @@ class ComponentFactory:
         url = self.credentials.complete(settings.post_broker or settings.broker)
         if not _is_amqp091(url) or settings.suppress_duplicates is not None:
             return None
-        if self.plugins.on_posted is not None:
+        if self.plugins.on_posted is not None or settings.post_copies:
             return None
         return self.stack.enter_context(
             await asyncio.to_thread(BulkPostPublisher, url, RECONNECT_SECONDS)
@@ -325,6 +345,23 @@ class QueueRules:
     prefetch: int
     expire: float | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    instance: int = 0  #: of several that share the queue; 0: there is one
+
+    @property
+    def session(self) -> str:
+        """The client id over MQTT, where a session cannot be shared; as sr3 names it."""
+        return f"{self.name}_i{self.instance:02d}" if self.instance else self.name
+
+
+def queue_rules(settings: PumpSettings) -> QueueRules:
+    shared = max(settings.instances, settings.instance) > 1
+    return QueueRules(
+        queue_name(settings),
+        settings.prefetch,
+        settings.expire,
+        settings.queue_arguments,
+        settings.instance if shared else 0,
+    )
 
 
 class BrokerConnections:
@@ -371,8 +408,16 @@ class BrokerConnections:
                 retry_seconds=RECONNECT_SECONDS,
             )
         else:
-            fabric = await self.fabric(url)
-            subscription = ClientSubscription(fabric, url, bindings, rules.name, rules.prefetch)
+            mqtt = protocol_of(url) is BrokerProtocol.MQTT
+            fabric = await self.fabric(_expiring(url, rules.expire) if mqtt else url)
+            subscription = ClientSubscription(
+                fabric,
+                url,
+                bindings,
+                rules.session if mqtt else rules.name,
+                rules.prefetch,
+                share=rules.name if rules.instance else None,
+            )
         await subscription.open()
         self._stack.push_async_callback(subscription.close)
         return subscription
@@ -393,10 +438,59 @@ class BrokerConnections:
             await asyncio.to_thread(file.write, current | left)
         return subscription
 
-    async def delete_queue(self, url: str, queue: str) -> bool:
-        if not _is_amqp091(url):
-            raise ConfigurationError(f"a queue can be deleted over amqp:// only, not at {url}")
-        return await delete_queue(self._credentials.complete(url), queue)
+    async def delete_queue(self, url: str, rules: QueueRules) -> bool:
+        """False if there is no such queue. A session of MQTT ends with a clean start."""
+        complete = self._credentials.complete(url)
+        if _is_amqp091(url):
+            return await delete_queue(complete, rules.name)
+        if protocol_of(url) is not BrokerProtocol.MQTT:
+            raise ConfigurationError(f"a queue cannot be deleted over AMQP 1.0, as at {url}")
+        separator = "&" if "?" in complete else "?"
+        client_id = quote(rules.session, safe="")
+        async with connect(f"{complete}{separator}client_id={client_id}"):
+            return True
+
+
+def _expiring(url: str, seconds: float | None) -> str:
+    """With the time after which an unused session of MQTT ends; without one it never does."""
+    if seconds is None or "session_expiry=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}session_expiry={max(1, round(seconds))}"
+
+
+def subscriptions(settings: PumpSettings) -> list[PumpSettings]:
+    """The settings of each queue: bindings may name other brokers and other queues."""
+    found: dict[tuple[str, str | None], list[BindingSettings]] = {}
+    for each in settings.bindings:
+        key = (each.broker or settings.broker, each.queue or settings.queue)
+        found.setdefault(key, []).append(each)
+    return [
+        settings.model_copy(update={"broker": broker, "queue": queue, "bindings": bound})
+        for (broker, queue), bound in found.items()
+    ] or [settings]
+
+
+def post_copies(settings: PumpSettings) -> list[PumpSettings]:
+    """The settings with which posts go to the further brokers."""
+    return [
+        settings.model_copy(
+            update={
+                "post_broker": each.broker,
+                "post_exchange": each.exchange,
+                "post_exchange_suffix": each.exchange_suffix,
+                "post_exchange_split": each.exchange_split,
+                "post_topic_prefix": each.topic_prefix or settings.post_topic_prefix,
+                "post_format": each.format or settings.post_format,
+            }
+        )
+        for each in settings.post_copies
+    ]
+
+
+def bindings_file(settings: PumpSettings, number: int) -> Path:
+    """What the configuration has bound to one of its queues."""
+    suffix = f".{number}" if number else ""
+    return state_folder(settings) / f"{settings.component}.{settings.name}.bindings{suffix}"
 
 
 def bindings(settings: PumpSettings) -> list[PumpBinding]:
@@ -405,12 +499,14 @@ def bindings(settings: PumpSettings) -> list[PumpBinding]:
     if settings.bindings:
         return [
             PumpBinding(
-                each.exchange or subscribed_exchange(settings),
-                each.topic_prefix or prefix,
+                subscribed_exchange(settings) if each.exchange is None else each.exchange,
+                prefix,
                 each.subtopic,
             )
             for each in settings.bindings
-            for prefix in ([each.topic_prefix] if each.topic_prefix else settings.topic_prefix)
+            for prefix in (
+                settings.topic_prefix if each.topic_prefix is None else [each.topic_prefix]
+            )
         ]
     exchange = subscribed_exchange(settings)
     return [
@@ -509,11 +605,20 @@ def base_url(settings: PumpSettings) -> str:
         raise ConfigurationError(
             f"{settings.component} needs post_base_url: where others fetch the files"
         )
+    if url != "file:" and url.rstrip("/") == "file:":
+        return "file:/"
     return url if url == "file:" or url.endswith("/") else url + "/"
 
 
 def base_dir(settings: PumpSettings) -> Path:
-    return settings.post_base_dir or settings.base_dir or Path(settings.directory)
+    """Without a setting the path of a `file:` or `sftp:` base URL."""
+    url = urlsplit(settings.post_base_url or "")
+    has_path = url.scheme == "file" or (url.scheme == "sftp" and url.path)
+    if settings.post_base_dir is None and has_path and settings.post_base_url != "file:":
+        return Path(url.path or "/")
+    posts = settings.component in (Component.POST, Component.WATCH, Component.POLL)
+    usual = Path("/" if posts else settings.directory)
+    return settings.post_base_dir or settings.base_dir or usual
 
 
 def needs_post_broker(settings: PumpSettings) -> bool:

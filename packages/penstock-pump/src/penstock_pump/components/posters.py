@@ -14,6 +14,7 @@ from stat import S_ISDIR
 from penstock.core.errors import ConfigurationError
 from penstock_pump.components.factory import (
     ComponentFactory,
+    base_dir,
     base_url,
     open_component_factory,
     post_filter,
@@ -125,7 +126,7 @@ async def make_poster(
     url = settings.post_broker or settings.broker
     describer = FileDescriber(
         base_url(settings),
-        (settings.post_base_dir or settings.base_dir or Path("/")).absolute(),
+        base_dir(settings).absolute(),
         sum=settings.sum,
         block_size=None if settings.blocksize == 1 else settings.blocksize,
         block_method=settings.partition,

@@ -10,12 +10,16 @@ from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_pump.components.factory import (
     ComponentFactory,
     bindings,
+    bindings_file,
     needs_post_broker,
     open_component_factory,
+    post_copies,
+    queue_rules,
+    subscriptions,
 )
 from penstock_pump.config.settings import Component, PumpSettings
 from penstock_pump.flow.subscription import declare_exchange, declare_queue
-from penstock_pump.names import posted_exchange, queue_file, queue_name, state_folder, user_of
+from penstock_pump.names import posted_exchange, queue_file, queue_name, user_of
 
 _POSTERS = (Component.POST, Component.WATCH, Component.POLL)
 
@@ -25,12 +29,13 @@ async def declare_component(settings: PumpSettings) -> list[str]:
     async with open_component_factory(settings) as factory:
         declared = []
         if settings.component not in _POSTERS:
-            declared.append(await _declare_queue(factory))
-        url = settings.post_broker or settings.broker
+            declared += [await _declare_queue(factory, each) for each in subscriptions(settings)]
         if settings.component in _POSTERS or needs_post_broker(settings):
-            name, split = posted_exchange(settings, url), settings.post_exchange_split
-            names = [f"{name}{number:02d}" for number in range(split)] if split > 1 else [name]
-            declared += await _declare_exchanges(factory, url, names)
+            for each in (settings, *post_copies(settings)):
+                url = each.post_broker or each.broker
+                name, split = posted_exchange(each, url), each.post_exchange_split
+                names = [f"{name}{number:02d}" for number in range(split)] if split > 1 else [name]
+                declared += await _declare_exchanges(factory, url, names)
         if settings.report_back:
             reports = settings.report_broker or settings.broker
             name = settings.report_exchange or f"xs_{user_of(reports)}"
@@ -39,27 +44,30 @@ async def declare_component(settings: PumpSettings) -> list[str]:
         return list(dict.fromkeys(declared))
 
 
-async def cleanup_component(settings: PumpSettings) -> str | None:
-    """Deletes the queue, and forgets its name and bindings; returns its name."""
+async def cleanup_component(settings: PumpSettings) -> list[str]:
+    """Deletes the queues, and forgets their names and bindings; returns their names."""
     if settings.component in _POSTERS:
-        return None
-    queue = await asyncio.to_thread(queue_name, settings)
+        return []
+    deleted = []
     async with open_component_factory(settings) as factory:
-        existed = await factory.brokers.delete_queue(settings.broker, queue)
-    folder = state_folder(settings)
-    for path in (
-        queue_file(settings),
-        folder / f"{settings.component}.{settings.name}.bindings",
-    ):
-        path.unlink(missing_ok=True)
-    return queue if existed else None
+        for number, each in enumerate(subscriptions(settings)):
+            for instance in range(1, each.instances + 1):
+                own = each.model_copy(update={"instance": instance})
+                rules = await asyncio.to_thread(queue_rules, own)
+                if await factory.brokers.delete_queue(each.broker, rules):
+                    deleted.append(rules.name)
+            for path in (queue_file(each), bindings_file(settings, number)):
+                path.unlink(missing_ok=True)
+    return list(dict.fromkeys(deleted))
 
 
-async def _declare_queue(factory: ComponentFactory) -> str:
-    settings = factory.settings
+async def _declare_queue(factory: ComponentFactory, settings: PumpSettings) -> str:
     queue = await asyncio.to_thread(queue_name, settings)
     if protocol_of(settings.broker) is not BrokerProtocol.AMQP091:
-        await factory.subscription()
+        for instance in range(1, settings.instances + 1):
+            own = settings.model_copy(update={"instance": instance})
+            rules = await asyncio.to_thread(queue_rules, own)
+            await factory.brokers.subscribe(settings.broker, bindings(settings), rules)
         return queue
     connection = await connect(
         parse_amqp_url(factory.credentials.complete(settings.broker)), "pump declare"

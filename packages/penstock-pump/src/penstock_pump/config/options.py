@@ -19,12 +19,17 @@ from penstock_pump.config.values import (
     duration,
     events,
     flag,
-    inline_limit,
     inverse_flag,
     kilobytes,
     paths,
     seconds,
     size,
+    sr3_count,
+    sr3_duration,
+    sr3_kilobytes,
+    sr3_number,
+    sr3_seconds,
+    sr3_suppression_time,
     sum_method,
     suppression_time,
     verified_tls,
@@ -72,6 +77,11 @@ class ConfOption:
     def type(self) -> str:
         return _TYPES[self.parse]
 
+    def value(self, text: str, dialect: Dialect) -> Any:
+        """The two programs write sizes, numbers and durations differently."""
+        parse = _SR3_PARSERS.get(self.parse, self.parse) if dialect is Dialect.SR3 else self.parse
+        return parse(text)
+
 
 _TYPES: Final[dict[OptionParser, str]] = {
     str: "text",
@@ -84,13 +94,22 @@ _TYPES: Final[dict[OptionParser, str]] = {
     suppression_time: "duration",
     size: "size",
     kilobytes: "size",
-    inline_limit: "flag",
     words: "list",
     paths: "list of paths",
     events: "set",
     sum_method: "method",
     verified_tls: "text",
     disk_driver: "text",
+}
+
+_SR3_PARSERS: Final[dict[OptionParser, OptionParser]] = {
+    int: sr3_count,
+    float: sr3_number,
+    size: sr3_count,
+    kilobytes: sr3_kilobytes,
+    duration: sr3_duration,
+    seconds: sr3_seconds,
+    suppression_time: sr3_suppression_time,
 }
 
 
@@ -127,7 +146,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("broker b", "=", "broker", str),
         ("include config c", "include config", None, str),
         ("declare", "=", None, str),
-        ("set", "=", None, str),
+        ("set", "set setting", None, str),
         ("", "dialect", None, str),
         ("accept get", "accept get", None, str),
         ("reject", "=", None, str),
@@ -155,8 +174,8 @@ TABLE: Final[tuple[ConfOption, ...]] = (
             "suppress_duplicates_basis suppress_basis sdb cache_basis cb", "nodupe_basis",
             "suppress_basis", str,
         ),
-        ("callback", "callback flowCallback flowcb flow_callback", None, str),
-        ("", "callback_prepend flowCallbackPrepend", None, str),
+        ("callback", "callback flowCallback flowcb flow_callback fcb", None, str),
+        ("", "callback_prepend cbp flowCallbackPrepend flowcb_prepend fcbp", None, str),
         (
             "plugin on_message on_msg on_file on_part on_post on_report on_rpt on_start on_stop"
             " on_heartbeat on_hb on_watch on_line on_html_page on_data",
@@ -177,6 +196,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("exchange_split", "exchangeSplit", "exchange_split", int),
         ("topic_prefix tp", "topicPrefix", "topic_prefix", words),
         ("queue queue_name qn", "queueName", "queue", str),
+        ("", "queueShare", None, str),
         ("", "queueType", None, str),
         ("", "amqp_queue_args", None, str),
         ("expire expiry", "expire", "expire", duration),
@@ -200,7 +220,10 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("", "acceptSizeWrong", "accept_size_wrong", flag),
     ),
     *_honoured(
-        ALL, ("subtopic sub", "subtopic", None, str), ("exchange ex", "exchange", "exchange", str),
+        ALL,
+        ("subtopic sub", "subtopic", None, str),
+        ("", "topic", None, str),
+        ("exchange ex", "exchange", "exchange", str),
     ),
     *_honoured(
         PLACING,
@@ -262,7 +285,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("follow_symlinks fs", "follow_symlinks", "follow_links", flag),
         ("realpath_post realpath real", "realpathPost", "real_path", flag),
         ("", "fileAgeMin nodupe_fileAgeMin", "min_age", seconds),
-        ("inline inl content", "inline", "inline", inline_limit),
+        ("inline inl content", "inline", None, flag),
         ("inline_max imx content_max", "inlineByteMax", "inline", size),
         (
             "inline_encoding inlenc content_encoding", "inlineEncoding", "inline_encoding", str,
@@ -289,7 +312,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("move", "", str, "`watch` announces moved files by itself"),
         ("outlet pipe", "", str, "print posts with a plugin, or use `penstock pump save`"),
         ("remote_config_url", "", str, "fetch the configuration before the start, or include it"),
-        ("", "topic", str, "bind with topicPrefix and subtopic; publish with post_topic"),
+        ("", "import no-import", str, "callbacks import what they need: install it beside them"),
         ("realpath_filter fr", "realpathFilter", flag, "use realpathPost, which filters, too"),
         ("destfn_script", "", str, "use a plugin with a method `destfn`"),
         ("", "report_topic report_topicPrefix report_exchangeSplit", str,
@@ -303,7 +326,6 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("", "auto_delete", flag, "a queue stays until `expire` or `cleanup`"),
         ("declare_queue dq", "queueDeclare", flag, "an existing queue is used as it is"),
         ("declare_exchange de dx", "exchangeDeclare", flag, "an existing one is used as it is"),
-        ("", "queueShare", str, "the instances of a configuration share one queue"),
         ("", "amqp_consumer", flag, "queues are always consumed with basic.consume"),
         ("", "qos clean_session max_inflight_messages max_queued_messages receiveMaximum", str,
          "MQTT sessions last, with QoS 1 and `prefetch` messages at a time"),

@@ -6,6 +6,10 @@ and `filename` apply to the `accept` lines below them, `exchange` and `topicPref
 file; the directory of the file names the component. Base URLs and paths are joined, and a file with
 another checksum is kept and announced with its own, as Sarracenia does.
 
+`broker` and `queueName` apply to the `subtopic` lines below them, too: a configuration of sr3 may
+consume from several brokers. With another `post_broker` posts go to both, each with the exchange,
+topic prefix, format and base URL that stand above the next.
+
 The lines are collected first, because they help to decide the dialect, which has the defaults.
 Option names are compared without case, dashes and underscores. `config/options.py` lists what
 becomes of each.
@@ -19,6 +23,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final
@@ -26,7 +31,7 @@ from urllib.parse import urlsplit
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
-from penstock_pump.config.dialect import decide_dialect
+from penstock_pump.config.dialect import Dialect, decide_dialect
 from penstock_pump.config.options import (
     OPTIONS,
     ConfOption,
@@ -38,11 +43,13 @@ from penstock_pump.config.options import (
 from penstock_pump.config.settings import (
     Component,
     OptionNote,
+    PostCopySettings,
     PumpSettings,
     defaults_of,
     settings_of,
 )
 from penstock_pump.config.values import flag, words
+from penstock_pump.credentials import ANONYMOUS
 from penstock_pump.names import subscribed_exchange
 
 log = get_logger(__name__)
@@ -52,16 +59,24 @@ DEFAULT_PLACEMENT: Final[Mapping[str, Any]] = {
     name: PumpSettings.model_fields[name].default
     for name in ("directory", "mirror", "strip", "flatten", "filename")
 }
+#: Options with paths, which may be below the home of the user.
+_PATHS: Final = frozenset({"directory", "base_dir", "post_base_dir"})
+#: What sr3 takes for no value, but in these options.
+_UNSET: Final = frozenset({"none", "off", "false"})
+_WORDS: Final = frozenset({"proxy", "strip", "suppress_basis", "post_topic_prefix"})
+_INLINE_BYTES: Final = {Dialect.V2: 1024, Dialect.SR3: 4096}
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 #: Variables that are replaced when a post is placed, not when the file is read.
 _DEFERRED: Final = frozenset(
-    {"BD", "PBD", "DR", "PDR", "SOURCE", "BUP", "BUPL", "SS"}
+    {"BD", "PBD", "DR", "PDR", "SOURCE", "BUP", "BUPL", "SS", "QUEUESHARE", "RAND8"}
     | {"YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ", "T1", "T2", "A1", "A2", "ii", "CCCC"}
 )
 #: What may follow the pattern of an `accept`.
 _NAMING: Final = re.compile(
     r"(WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|DESTFN(SCRIPT)?=.+)(:TIME)?"
 )
+#: `declare` gives a variable a value.
+_VARIABLES: Final = frozenset({"env", "envvar", "var", "value"})
 _AGE: Final = re.compile(r"\d+(\.\d+)?[smhdw]?", re.IGNORECASE)
 _MAX_INCLUDES: Final = 10
 _ALIASES: Final = {"cpost": "post", "cpump": "shovel"}
@@ -82,6 +97,7 @@ class ConfLine:
 @dataclass(slots=True)
 class _ConfReader:
     component: Component
+    dialect: Dialect
     given: dict[str, Any] = field(default_factory=dict)
     placement: dict[str, Any] = field(default_factory=dict)  #: at the current line
     rules: list[dict[str, Any]] = field(default_factory=list)
@@ -92,6 +108,10 @@ class _ConfReader:
     unknown: list[ConfLine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[OptionNote] = field(default_factory=list)
+    post_broker: str | None = None  #: of the configuration itself
+    post_copies: list[dict[str, Any]] = field(default_factory=list)
+    queue_share: str = ""
+    inlines: bool = False
 
     def note(self, line: ConfLine, reason: str) -> None:
         """A file of all configurations has options of other components."""
@@ -137,7 +157,9 @@ def _read(
         ((line.option, dialects_of(line.option)) for line in lines if not line.is_shared),
     )
     defaults = {**DEFAULT_PLACEMENT, **defaults_of(chosen, component)}
-    reader = _ConfReader(component, placement={name: defaults[name] for name in DEFAULT_PLACEMENT})
+    placement = {name: defaults[name] for name in DEFAULT_PLACEMENT}
+    share = f"{os.environ.get('USER', 'user')}_{_host_name()}_${{RAND8}}"
+    reader = _ConfReader(component, chosen, placement=placement, queue_share=share)
     for line in lines:
         try:
             _apply_option(line, reader)
@@ -157,9 +179,17 @@ def _read(
     }
     if reader.rules:
         given["select"] = reader.rules
+    limit = given.pop("inline", _INLINE_BYTES[chosen])
+    if reader.inlines:
+        given["inline"] = limit
     if reader.bindings and "subtopic" not in flags:
-        usual = subscribed_exchange(settings_of({**given, "exchange": None}, f"{path}: "))
-        given["bindings"] = [_overridden(each, flags, usual) for each in reader.bindings]
+        bound = [_overridden(each, flags, given, f"{path}: ") for each in reader.bindings]
+        given["bindings"] = _of_one_queue(bound, given)
+    for named in (given, *given.get("bindings", ())):
+        if named.get("queue") is not None:
+            named["queue"] = named["queue"].replace("${QUEUESHARE}", reader.queue_share)
+    if reader.post_copies:
+        given["post_copies"] = reader.post_copies
     if reader.plugins:
         given["plugins"] = reader.plugins
         listed = given.get("plugin_path", [])
@@ -189,8 +219,9 @@ def component_of(path: Path) -> Component:
 def _all_lines(path: Path, component: Component) -> Iterator[ConfLine]:
     variables = {
         **os.environ,
-        "HOSTNAME": socket.gethostname().partition(".")[0],
+        "HOSTNAME": _host_name(),
         "PROGRAM": component.value,
+        "COMPONENT": component.value,
         "CONFIG": path.stem,
         "RANDID": f"{SystemRandom().randrange(16**4):04x}",
     }
@@ -220,16 +251,26 @@ def _lines(
         if name in ("include", "config"):
             included = _included(path, value)
             yield from _lines(included, variables, depth + 1, is_shared=is_shared)
-        elif name == "declare" and value.split()[:1] == ["env"]:
+        elif name == "declare" and value.split()[:1] and value.split()[0] in _VARIABLES:
             key, _, text = value.partition(" ")[2].strip().partition("=")
             variables[key.strip()] = text.strip()
+        elif name == "declare" and value.split()[:1] in (["option"], ["o"]):
+            option, _, text = value.partition(" ")[2].strip().partition(" ")
+            yield ConfLine(f"{path}:{number}", option, text, is_shared)
         else:
             yield ConfLine(f"{path}:{number}", option, value, is_shared)
 
 
+@cache
+def _host_name() -> str:
+    """As sr3 finds it: a queue keeps its name when the program is changed."""
+    return socket.getfqdn().partition(".")[0]
+
+
 def _included(path: Path, value: str) -> Path:
     """Beside the file, or in the directory of all configurations."""
-    beside, above = path.parent / value, path.parent.parent / value
+    named = Path(value).expanduser()
+    beside, above = path.parent / named, path.parent.parent / named
     return above if above.is_file() and not beside.is_file() else beside
 
 
@@ -249,12 +290,15 @@ def _apply_option(line: ConfLine, reader: _ConfReader) -> None:
     if option.status is OptionStatus.REFUSED:
         raise ConfigurationError(f"is refused: {option.note}")
     if option.status is OptionStatus.WITHOUT_EFFECT:
-        option.parse(value)
+        option.value(value, reader.dialect)
         reader.note(line, option.note)
         reader.plugin_options[line.option] = [value]  # plugins may use it
         return
     if reader.component not in (*option.components, Component.FLOW):
         reader.note(line, f"{reader.component} does not use it")
+    if _is_unset(option, value, reader.dialect):
+        _unset(option, reader)
+        return
     if option.setting is None:
         _apply_special(option, line.option, value, reader)
         if option.name in ("accept", "reject") and "arguments" in reader.rules[-1]:
@@ -263,13 +307,75 @@ def _apply_option(line: ConfLine, reader: _ConfReader) -> None:
     setting = option.setting
     if setting == "exchange" and reader.component in (Component.POST, Component.WATCH):
         setting = "post_exchange"
-    reader.given[setting] = option.parse(value)
+    if setting in _PATHS:
+        value = os.path.expanduser(value)  # noqa: PTH111 - "." stays as it is
+    if setting in ("broker", "post_broker", "report_broker"):
+        value = _with_anonymous(value)
+    _note_several(line, setting, value, reader)
+    reader.given[setting] = option.value(value, reader.dialect)
+    if setting in ("topic_prefix", "post_topic_prefix"):
+        reader.given[setting] = _topic_prefix(reader.given[setting])
     if setting in DEFAULT_PLACEMENT:
         reader.placement[setting] = reader.given[setting]
     if setting == "filename":
         _add_script(value, reader)
     if setting == "events" and {"mkdir", "rmdir"} & set(str(reader.given[setting]).split()):
         reader.given["folders"] = True
+
+
+def _is_unset(option: ConfOption, value: str, dialect: Dialect) -> bool:
+    """`filename NONE` is a way to name files."""
+    if option.name == "filename":
+        return value == "None"
+    if dialect is not Dialect.SR3 or option.parse is not str or option.setting in _WORDS:
+        return False
+    is_text = option.setting is not None or option.name in ("sendTo", "flowMain")
+    return is_text and value.lower() in _UNSET
+
+
+def _unset(option: ConfOption, reader: _ConfReader) -> None:
+    setting = option.setting or ("flow_main" if option.name == "flowMain" else "destination")
+    reader.given.pop(setting, None)
+    if setting in DEFAULT_PLACEMENT:
+        defaults = {**DEFAULT_PLACEMENT, **defaults_of(reader.dialect, reader.component)}
+        reader.placement[setting] = defaults[setting]
+
+
+def _topic_prefix(value: Any) -> Any:
+    """sr3 also separates words by slashes. Without a prefix a subtopic is a whole topic."""
+    if isinstance(value, list):
+        return [_topic_prefix(each) for each in value]
+    return "" if value.lower() in _UNSET else value.replace("/", ".")
+
+
+def _with_anonymous(url: str) -> str:
+    """Sarracenia signs in at public brokers as a user of this name."""
+    scheme, separator, rest = url.partition("://")
+    if not scheme.startswith("amqp") or not rest or "@" in rest.partition("/")[0]:
+        return url
+    return f"{scheme}{separator}{ANONYMOUS}@{rest}"
+
+
+#: Settings of one queue or one broker: they have one value in a configuration.
+_OF_QUEUES: Final = frozenset({"expire", "prefetch", "bind_queue"})
+
+
+def _note_several(line: ConfLine, setting: str, value: str, reader: _ConfReader) -> None:
+    """What would change the meaning of lines above it."""
+    if line.is_shared:
+        return
+    if setting in _OF_QUEUES and reader.bindings:
+        reader.note(line, "applies to all queues of the configuration")
+    if setting == "post_broker":
+        if reader.post_broker not in (None, value):
+            reader.post_copies.append(
+                {
+                    key: reader.given[f"post_{key}"]
+                    for key in PostCopySettings.model_fields
+                    if f"post_{key}" in reader.given
+                }
+            )
+        reader.post_broker = value
 
 
 def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfReader) -> None:
@@ -279,8 +385,14 @@ def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfRe
             _add_rule(name, value, reader)
         case "subtopic":
             _add_subtopic(value, reader)
+        case "topic":
+            _add_subtopic(value, reader, [""])
         case "path":
-            given.setdefault("path", []).extend(value.split())
+            given.setdefault("path", []).extend(_paths(value, reader))
+        case "inline":
+            reader.inlines = flag(value)
+        case "queueshare":
+            reader.queue_share = value
         case "inflight" if _AGE.fullmatch(value):  # for posters: the minimum age of a file
             given["min_age"] = value
         case "inflight":
@@ -317,6 +429,14 @@ def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfRe
             reader.plugins.append(f"{spelled} {value}")
 
 
+def _paths(value: str, reader: _ConfReader) -> list[str]:
+    """In sr3 a line has one path, which may have blanks. A path of a poll is the server's."""
+    found = [value] if reader.dialect is Dialect.SR3 else value.split()
+    if reader.component is Component.POLL:
+        return found
+    return [os.path.expanduser(each) for each in found]  # noqa: PTH111
+
+
 def _add_script(naming: str, reader: _ConfReader) -> None:
     """`DESTFNSCRIPT=plugin` loads the plugin, too."""
     word, _, name = naming.partition("=")
@@ -344,21 +464,38 @@ def _check_arguments(reader: _ConfReader) -> None:
         )
 
 
-def _add_subtopic(value: str, reader: _ConfReader) -> None:
+def _add_subtopic(value: str, reader: _ConfReader, prefixes: Sequence[str] = ()) -> None:
     if reader.component in (Component.POST, Component.WATCH, Component.POLL):
         reader.given["post_subtopic"] = value
         return
-    exchange = reader.given.get("exchange")
-    for prefix in reader.given.get("topic_prefix", [None]):
-        reader.bindings.append(
-            {"exchange": exchange, "subtopic": value or "#", "topic_prefix": prefix}
-        )
+    found = {key: reader.given.get(key) for key in ("broker", "queue", "exchange")}
+    for prefix in prefixes or reader.given.get("topic_prefix", [None]):
+        reader.bindings.append({**found, "subtopic": value or "#", "topic_prefix": prefix})
 
 
-def _overridden(binding: dict[str, Any], flags: Mapping[str, Any], usual: str) -> dict[str, Any]:
-    """Flags override what stands above a subtopic; `usual` is the exchange where none does."""
-    own = {key: value for key, value in binding.items() if key not in flags}
-    return {**own, "exchange": flags.get("exchange", binding["exchange"] or usual)}
+def _of_one_queue(bindings: list[dict[str, Any]], given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Bindings of one broker and one queue do not name them. Otherwise each has its own, and those
+    above the first `queueName` a queue with the usual name."""
+    one_broker = len({each["broker"] for each in bindings}) == 1
+    one_queue = len({each["queue"] for each in bindings} - {None}) < 2
+    if one_broker and one_queue:
+        return [{**each, "broker": None, "queue": None} for each in bindings]
+    given.pop("queue", None)
+    return bindings
+
+
+def _overridden(
+    binding: dict[str, Any], flags: Mapping[str, Any], given: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """Flags override what stands above a subtopic."""
+    own = {key: None if key in flags else value for key, value in binding.items()}
+    own["broker"] = own["broker"] or flags.get("broker", given.get("broker"))
+    if own["exchange"] is None:
+        named = {**given, "exchange": flags.get("exchange")}
+        if own["broker"] is not None:
+            named["broker"] = own["broker"]
+        own["exchange"] = subscribed_exchange(settings_of(named, where))
+    return own
 
 
 def _with_users(value: str, reader: _ConfReader) -> str:
@@ -366,6 +503,8 @@ def _with_users(value: str, reader: _ConfReader) -> str:
         if "${" + variable + "}" in value:
             user = urlsplit(reader.given.get(setting, "")).username or ""
             value = value.replace("${" + variable + "}", user)
+    if reader.dialect is Dialect.SR3 and "source" in reader.given:
+        value = value.replace("${SOURCE}", reader.given["source"])
     return value
 
 

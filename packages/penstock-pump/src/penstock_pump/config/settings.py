@@ -62,12 +62,13 @@ def _events(value: object) -> object:
     if not isinstance(value, str | list | tuple):
         return value
     words = re.split(r"[,|\s]+", value) if isinstance(value, str) else list(value)
-    aliases = {"create": ["modify"], "rename": ["modify", "delete"]}
+    every = [each.value for each in FileEvent]
+    aliases = {"create": ["modify"], "rename": ["modify", "delete"], "all": every}
     changes = [str(word) for word in words if str(word).startswith(("+", "-"))]
     plain = [str(word) for word in words if word and word not in changes]
     found = {each for word in plain for each in aliases.get(word, [word])}
     if changes and not plain:
-        found = {each.value for each in FileEvent}
+        found = set(every)
     for word in changes:
         names = aliases.get(word[1:], [word[1:]])
         found = found | {*names} if word.startswith("+") else found - {*names}
@@ -119,11 +120,25 @@ class SelectionSettings(_Model):
 
 
 class BindingSettings(_Model):
-    """A binding of the queue, where one exchange is not enough."""
+    """A binding of a queue, where one exchange, or one broker, is not enough."""
 
+    broker: str | None = None
+    queue: str | None = None
     exchange: str | None = None
     subtopic: str = "#"
     topic_prefix: str | None = None
+
+
+class PostCopySettings(_Model):
+    """A further broker that posts go to. What is not set is as for the first."""
+
+    broker: str
+    exchange: str | None = None
+    exchange_suffix: str | None = None
+    exchange_split: int = Field(0, ge=0, le=99)
+    topic_prefix: str | None = None
+    format: str | None = None
+    base_url: str | None = None
 
 
 class OptionNote(NamedTuple):
@@ -160,6 +175,9 @@ class PumpSettings(_Model):
     post_format: Annotated[
         Literal["v02", "v03", "wis2"] | None, BeforeValidator(lambda text: _FORMS.get(text, text))
     ] = None
+    post_copies: Annotated[list[PostCopySettings], BeforeValidator(_structured)] = Field(
+        [], description="Further brokers that posts go to."
+    )
     message_ttl: Seconds | None = Field(None, description="Time to live of published posts.")
     persistent: bool = Field(True, description="Publish persistent messages.")
     expire: Seconds | None = Field(
@@ -257,7 +275,10 @@ class PumpSettings(_Model):
     timezone: str = Field("UTC", description="poll: of the times in listings.")
 
     suppress_duplicates: Seconds | None = None
-    suppress_basis: Literal["path", "name", "data"] = "path"
+    suppress_basis: Annotated[
+        Literal["path", "name", "data", "path_only", "name_only"],
+        BeforeValidator(lambda text: {"data_only": "data"}.get(text, text)),
+    ] = "path"
 
     # Provenance, reports, process.
     source: str | None = None

@@ -13,6 +13,15 @@ _DURATION: Final = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([smhdwSMHDW]?)")
 _SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[bB]?")
 _FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+#: sr3 writes months and years, and two units, as 1h30m; a month has an upper-case letter.
+_SR3_DURATION: Final = re.compile(r"(?:(\d+)([yMwdhm]))?([+-]?\d+(?:\.\d+)?)([smhdwMy]?)")
+_SR3_SECONDS: Final = {
+    **{unit: value for unit, value in _SECONDS.items() if unit.islower() or not unit},
+    "M": 30.7 * 86400.0,
+    "y": 365.25 * 86400.0,
+}
+_SR3_NUMBER: Final = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE)
+_OFF: Final = frozenset({"off", "none", "false", "no"})
 #: sr3's names of v02's letters.
 _SUM_METHODS: Final = {"sha512": "s", "md5": "d", "md5name": "n", "none": "0", "random": "0"}
 
@@ -30,7 +39,7 @@ def inverse_flag(text: str) -> bool:
 
 def duration(text: str) -> float | None:
     """Seconds; None for `off`."""
-    if text.strip().lower() in ("off", "none", "false", "no"):
+    if text.strip().lower() in _OFF:
         return None
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -40,6 +49,45 @@ def duration(text: str) -> float | None:
 
 def seconds(text: str) -> float:
     return duration(text) or 0.0
+
+
+def sr3_duration(text: str) -> float | None:
+    if text.strip().lower() in _OFF:
+        return None
+    match = _SR3_DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{text!r} should be a duration, as 30, 5m, 1h30m or 1d")
+    large = int(match[1]) * _SR3_SECONDS[match[2]] if match[1] else 0.0
+    return large + float(match[3]) * _SR3_SECONDS[match[4]]
+
+
+def sr3_seconds(text: str) -> float:
+    return sr3_duration(text) or 0.0
+
+
+def sr3_number(text: str) -> float:
+    """A thousand is `1k`, 1024 is `1ki` or `1kb`."""
+    match = _SR3_NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{text!r} should be a number, as 5, 10k or 1.5MB")
+    factor = 1024 if match[3] else 1000
+    power = " kmgtp".index(match[2].lower() or " ")
+    return float(match[1]) * float(factor**power)
+
+
+def sr3_count(text: str) -> int:
+    return round(sr3_number(text))
+
+
+def sr3_kilobytes(text: str) -> int:
+    """Kibibytes, unless it has a unit."""
+    return sr3_count(text) * (1 if text.strip()[-1:].isalpha() else 1024)
+
+
+def sr3_suppression_time(text: str) -> float | None:
+    if text.strip().lower() in ("", "on", "true", "yes", "1"):
+        return 300.0
+    return sr3_duration(text) or None
 
 
 def size(text: str) -> int:
@@ -78,14 +126,15 @@ def sum_method(text: str) -> str:
     return _SUM_METHODS.get(method, method) + comma + value
 
 
-def inline_limit(text: str) -> int:
-    """`on` means a kilobyte, as in Sarracenia."""
-    return 1024 if flag(text) else 0
-
-
 def events(text: str) -> str:
-    """Separated by commas, bars or blanks; `+` and `-` change the default set."""
-    return " ".join(re.split(r"[,|\s]+", text.strip()))
+    """Separated by commas, bars or blanks; `+` and `-` change the default set, also by the names
+    that follow them."""
+    sign, found = "", []
+    for word in re.split(r"[,|\s]+", text.strip()):
+        plain = word.lstrip("+-")
+        sign = word[: len(word) - len(plain)] or sign
+        found.append("+all" if plain.lower() == "all" else f"{sign[-1:]}{plain}")
+    return "" if text.strip().lower() == "none" else " ".join(found)
 
 
 def verified_tls(text: str) -> str:

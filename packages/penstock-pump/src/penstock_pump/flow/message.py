@@ -19,6 +19,7 @@ class PumpMessage:
     body: bytes
     headers: Mapping[str, Any] = field(default_factory=dict)
     redelivered: bool = field(default=False, compare=False)  #: it may have been handled before
+    exchange: str = field(default="", compare=False)  #: that it was published to, where it is known
 
     def content_type(self) -> str | None:
         """The content type for a copy: JSON, text, or None for other bytes."""
@@ -33,12 +34,18 @@ class PumpMessage:
             return None
 
 
-def received_message(message: ReceivedMessage) -> PumpMessage:
-    return PumpMessage(message.address, message.body, message.headers, message.redelivered)
+def received_message(message: ReceivedMessage, *, mqtt: bool) -> PumpMessage:
+    """The first level of a topic of MQTT is the exchange."""
+    exchange = message.address.partition("/")[0] if mqtt else ""
+    return PumpMessage(
+        message.address, message.body, message.headers, message.redelivered, exchange
+    )
 
 
 def message_to_json(pump_message: PumpMessage) -> str:
     fields: dict[str, Any] = {"topic": pump_message.topic, "headers": dict(pump_message.headers)}
+    if pump_message.exchange:
+        fields["exchange"] = pump_message.exchange
     try:
         fields["body"] = pump_message.body.decode()
     except UnicodeDecodeError:
@@ -50,6 +57,9 @@ def message_from_json(text: str) -> PumpMessage:
     try:
         fields = json.loads(text)
         body = b64decode(fields["base64"]) if "base64" in fields else fields["body"].encode()
-        return PumpMessage(str(fields["topic"]), body, dict(fields["headers"]), redelivered=True)
+        return PumpMessage(
+            str(fields["topic"]), body, dict(fields["headers"]), redelivered=True,
+            exchange=str(fields.get("exchange", "")),
+        )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadPost(f"{text[:80]!r} is not a saved message: {error}") from None

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -58,6 +58,7 @@ class PublishTarget:
     split: int = 0
     ttl: float | None = None  #: seconds after which the broker may drop the message
     persistent: bool = True
+    base_url: str | None = None  #: replaces that of posts
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +87,28 @@ class PostPublisher:
         self._mqtt = protocol_of(target.url) is BrokerProtocol.MQTT
         #: Called with each post that the broker has confirmed.
         self.on_posted: Callable[[Post], Awaitable[None]] | None = None
+        #: Further brokers that posts go to. If one fails, all get the post again.
+        self.copies: Sequence[PostPublisher] = ()
 
     async def announce(self, post: Post) -> None:
         """Returns when the broker has confirmed the post."""
         await self._publisher.send(self.encode(post))
+        for each in self.copies:
+            await each.announce(post)
         if self.on_posted is not None:
             await self.on_posted(post)
 
     def encode(self, post: Post) -> PumpOutgoingMessage:
         target = self._target
+        if target.base_url is not None:
+            post = replace(post, base_url=target.base_url)
         if target.headers:
             post = replace(post, extra={**post.extra, **target.headers})
         if target.subtopic is not None:
             words = target.subtopic.split(".")
         else:
             words = topic_words(post.relpath, with_name=target.name_in_topic)
-        prefix = target.prefix or self._post_codec.prefix
+        prefix = self._post_codec.prefix if target.prefix is None else target.prefix
         if target.topic is not None:
             prefix, words = target.topic, []
         return self._encoded(self._exchange(post), prefix, words, self._post_codec.encode(post))
@@ -119,6 +126,8 @@ class PostPublisher:
             topic = f"{exchange}/{topic.partition('/')[2]}"
         message = (topic, pump_message.body, pump_message.content_type(), pump_message.headers)
         await self._publisher.send(self._outgoing(exchange, *message))
+        for each in self.copies:
+            await each.forward(pump_message, post)
         if self.on_posted is not None and post is not None:
             await self.on_posted(post)
 

@@ -30,7 +30,7 @@ from penstock.client.amqp091.connection import (
     connect,
 )
 from penstock.client.url import BrokerProtocol, protocol_of
-from penstock.core.basic_properties import decode_header
+from penstock.core.basic_properties import decode_header, decode_route
 from penstock.core.errors import (
     AccessRefused,
     ConfigurationError,
@@ -60,7 +60,7 @@ class PumpBinding:
 
     @property
     def key(self) -> str:
-        return f"{self.prefix}.{self.subtopic}"
+        return f"{self.prefix}.{self.subtopic}" if self.prefix else self.subtopic
 
 
 class PumpDelivery(Protocol):
@@ -98,12 +98,23 @@ class ClientSubscription:
     """One session of the client, or a share of it where several instances run."""
 
     def __init__(
-        self, fabric: Fabric, url: str, bindings: Sequence[PumpBinding], queue: str, prefetch: int
+        self,
+        fabric: Fabric,
+        url: str,
+        bindings: Sequence[PumpBinding],
+        queue: str,
+        prefetch: int,
+        *,
+        share: str | None = None,
     ) -> None:
         if not bindings:
             raise ConfigurationError("bind_queue off needs amqp://: other queues bind themselves")
-        if protocol_of(url) is BrokerProtocol.MQTT:
-            filters = [mqtt_filter(each.exchange, each.prefix, each.subtopic) for each in bindings]
+        self._mqtt = protocol_of(url) is BrokerProtocol.MQTT
+        if self._mqtt:
+            group = f"$share/{share}/" if share else ""
+            filters = [
+                group + mqtt_filter(each.exchange, each.prefix, each.subtopic) for each in bindings
+            ]
             self._receiver = fabric.subscribe(*filters, name=queue, prefetch=prefetch)
         else:
             exchanges = {each.exchange for each in bindings}
@@ -119,7 +130,7 @@ class ClientSubscription:
 
     async def receive(self) -> Sequence[PumpDelivery]:
         message = await self._receiver.receive()
-        return [ClientDelivery(received_message(message), message)]
+        return [ClientDelivery(received_message(message, mqtt=self._mqtt), message)]
 
     async def queued(self) -> int | None:
         return None
@@ -211,7 +222,10 @@ class QueueSubscription:
                     log.warning("invalid post", topic=content.key, reason=str(error))
                     ack_batcher.ack(content.tag)
                     continue
-                pump_message = PumpMessage(content.key, content.body, headers, content.redelivered)
+                exchange, key = decode_route(content.route)
+                pump_message = PumpMessage(
+                    key, content.body, headers, content.redelivered, exchange
+                )
                 self._received.append(QueueDelivery(pump_message, content.tag, ack_batcher))
             self._changed.set()
 
@@ -226,6 +240,42 @@ class QueueSubscription:
         channel.on_deliveries = on_deliveries
         channel.on_closed = on_closed
         channel.on_cancelled = lambda _: connection.abandon()
+
+
+class MergedSubscription:
+    """Several subscriptions as one, of other queues or brokers. They are already open."""
+
+    def __init__(self, subscriptions: Sequence[PumpSubscription]) -> None:
+        self._subscriptions = tuple(subscriptions)
+        self._receiving: dict[asyncio.Task[Sequence[PumpDelivery]], PumpSubscription] = {}
+
+    async def open(self) -> None:
+        """Each was opened by itself."""
+
+    async def receive(self) -> Sequence[PumpDelivery]:
+        """What a cancelled call has received is returned by the next one."""
+        for each in self._subscriptions:
+            if each not in self._receiving.values():
+                self._receiving[asyncio.create_task(_receive(each))] = each
+        done, _ = await asyncio.wait(self._receiving, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            del self._receiving[task]
+        return [delivery for task in done for delivery in task.result()]
+
+    async def queued(self) -> int | None:
+        found = [await each.queued() for each in self._subscriptions]
+        known = [count for count in found if count is not None]
+        return sum(known) if known else None
+
+    async def close(self) -> None:
+        """The subscriptions are closed by who opened them."""
+        for task in self._receiving:
+            task.cancel()
+        await asyncio.gather(*self._receiving, return_exceptions=True)
+
+
+async def _receive(subscription: PumpSubscription) -> Sequence[PumpDelivery]:
+    return await subscription.receive()
 
 
 class AckBatcher:

@@ -26,7 +26,7 @@ def topic_words(relpath: str, *, with_name: bool = False) -> list[str]:
 
 
 def routing_key(prefix: str, words: list[str]) -> str:
-    key = ".".join([prefix, *words])
+    key = ".".join([prefix, *words] if prefix else words)
     while ".." in key:
         key = key.replace("..", ".")
     return _truncated(key.rstrip("."))

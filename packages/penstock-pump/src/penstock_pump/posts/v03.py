@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from penstock_pump.errors import BadPost
 from penstock_pump.posts import checksums
@@ -67,7 +68,7 @@ class V03:
         body["relPath"] = checked_path(post.relpath)
         for key, field in _TEXTS.items():
             value = getattr(post, field)
-            if value is not None and field != "oldname":
+            if value is not None and field != "newname":
                 body[key] = value
         if post.mtime is not None:
             body["mtime"] = v03_moment(post.mtime)
@@ -106,7 +107,9 @@ def post_of(given: dict[str, Any]) -> Post:
     operation = _dict(given, "fileOp")
     texts = {field: _text(given, key) for key, field in _TEXTS.items() if key in given}
     if "rename" in operation:
-        texts["oldname"] = str(operation["rename"])
+        texts["oldname"] = _below(str(operation["rename"]), _text(given, "baseUrl"))
+    if "newname" in operation:
+        texts["newname"] = _below(str(operation["newname"]), _text(given, "baseUrl"))
     if "retPath" in given:
         texts.setdefault("retrieve", _text(given, "retPath"))
     blocks = _dict(given, "blocks")
@@ -133,6 +136,12 @@ def post_of(given: dict[str, Any]) -> Post:
     )
 
 
+def _below(path: str, base_url: str) -> str:
+    """sr3 names the former place of a moved file with the path of the base URL."""
+    base = unquote(urlsplit(base_url).path).rstrip("/")
+    return path.removeprefix(f"{base}/") if base else path
+
+
 def _operation(post: Post) -> dict[str, str] | None:
     operation: dict[str, str] = {}
     method = post.sum.method if post.sum else None
@@ -142,8 +151,10 @@ def _operation(post: Post) -> dict[str, str] | None:
         operation["directory"] = ""
     if post.link is not None:
         operation["link"] = post.link
-    if post.oldname is not None:
-        operation["rename"] = post.oldname
+    # A move is two posts, which sr3 takes for a removal and a new file: it ignores removals with
+    # `newname` beside `fileOp`, and its sender gives up if it cannot find what `rename` names.
+    if post.newname is not None:
+        operation["newname"] = post.newname
     return operation or None
 
 

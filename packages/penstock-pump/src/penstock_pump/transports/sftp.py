@@ -67,7 +67,7 @@ class SftpTransport:
     async def _write(self, client: asyncssh.SFTPClient, upload: FileUpload, temporary: str) -> None:
         with await asyncio.to_thread(FileRangeReader, upload) as file_range:
             if upload.span.whole and upload.pace is None:
-                await client.put(file_range.path, temporary)
+                await client.put(file_range.path, temporary, follow_symlinks=True)
                 return
             async with client.open(temporary, "wb") as file:
                 while piece := await asyncio.to_thread(file_range.read):

@@ -51,10 +51,10 @@ class Sarracenia:
     def broker(self) -> str:
         return "{}://guest@{}".format(*self._address)
 
-    def configure(self, component: str, text: str) -> None:
+    def configure(self, component: str, text: str, name: str = "t") -> None:
         folder = self._conf / component
         folder.mkdir(exist_ok=True)
-        (folder / "t.conf").write_text(text)
+        (folder / f"{name}.conf").write_text(text)
 
     async def start(self, program: str, *arguments: str) -> asyncio.subprocess.Process:
         environment = {
@@ -90,13 +90,15 @@ class Sarracenia:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
-    def running_component(self, component: str) -> AbstractAsyncContextManager[None]:
+    def running_component(
+        self, component: str, name: str = "t"
+    ) -> AbstractAsyncContextManager[None]:
         """As `sr3 start` runs it: in the foreground, sr3 does not receive from MQTT."""
         (module,) = PROGRAMS.parent.glob("lib/python3*/site-packages/sarracenia/instance.py")
-        return self.running("python", str(module), "--no", "1", "start", f"{component}/t")
+        return self.running("python", str(module), "--no", "1", "start", f"{component}/{name}")
 
-    def component_log(self, component: str) -> str:
-        path = self._home / "cache" / "sr3" / "log" / f"{component}_t_01.log"
+    def component_log(self, component: str, name: str = "t") -> str:
+        path = self._home / "cache" / "sr3" / "log" / f"{component}_{name}_01.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     @property

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import connect
 from penstock_pump.components import post, report, shovel, subscribe
+from penstock_pump.components.factory import subscriptions
+from penstock_pump.config.sarracenia import read_conf
+from penstock_pump.posts.formats import read_post
 from penstock_pump.posts.reports import PostReport
 from tests.integration.pump.running import running, settings, until
 from tests.peers import MqttBroker, Penstock
@@ -89,3 +93,66 @@ async def test_a_report_reads_by_default_what_a_subscriber_writes(
     ):
         await post(posts)
         await until(lambda: any(each.post.name == name for each in told))
+
+
+async def test_two_brokers_in_one_configuration_and_the_first_receipt_wins(
+    penstock: Penstock, mqtt_broker: MqttBroker, name: str, tmp_path: Path
+) -> None:
+    """As a site consumes the same feed from two servers: over AMQP from one, over MQTT from the
+    other. Each file is fetched once, and arrives if only one of them has announced it."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    for each in ("both", "one", "two"):
+        (there / each).write_text(f"content of {each}")
+    conf = tmp_path / "c" / "subscribe" / f"{name}.conf"
+    conf.parent.mkdir(parents=True)
+    exchange = f"exchange x{name}\nsubtopic #\n"
+    conf.write_text(
+        f"dialect sr3\nbroker {penstock.url}\n{exchange}broker {mqtt_broker.mqtt_url}\n"
+        f"{exchange}directory {here}\nprivate_hosts on\nnodupe_ttl 5m\n"
+    )
+    fetches = read_conf(conf, flags={"state": tmp_path / "s"})
+    assert len(subscriptions(fetches)) == 2
+    with serving(there) as server:
+        async with running(subscribe, fetches) as control:
+            for number, (url, files) in enumerate((
+                (penstock.url, ("both", "one")), (mqtt_broker.mqtt_url, ("both", "two")),
+            )):  # fmt: skip
+                await post(
+                    settings(
+                        "post", url, tmp_path / f"p{number}", dialect="sr3",
+                        post_exchange=f"x{name}", post_base_url=server.url, post_base_dir=there,
+                        path=[there / file for file in files],
+                    )
+                )  # fmt: skip
+            await until(lambda: sum(control.counters.codes.values()) == 4)
+        assert {path.name for path in here.iterdir()} == {"both", "one", "two"}
+        assert control.counters.codes == {201: 3, 304: 1}
+        assert sorted(path for path, _ in server.asked) == ["/both", "/one", "/two"]
+
+
+@pytest.mark.timeout(60)
+async def test_posts_go_to_two_brokers_of_one_configuration(
+    penstock: Penstock, mqtt_broker: MqttBroker, name: str, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / name).write_text("content")
+    conf = tmp_path / "c" / "post" / f"{name}.conf"
+    conf.parent.mkdir(parents=True)
+    conf.write_text(
+        f"dialect sr3\npost_broker {penstock.url}\npost_exchange x{name}\n"
+        f"post_baseUrl http://one/\npost_broker {mqtt_broker.mqtt_url}\n"
+        f"post_baseUrl http://two/\npost_baseDir {there}\npath {there}\nfileEvents create\n"
+    )
+    async with connect(penstock.url) as one, connect(mqtt_broker.mqtt_url) as two:
+        async with (
+            one.subscribe("v03.#", exchange=f"x{name}") as first,
+            two.subscribe(f"x{name}/v03/#") as second,
+        ):
+            await post(read_conf(conf, flags={"state": tmp_path / "s"}))
+            urls = []
+            for inflow in (first, second):
+                message = await inflow.receive()
+                urls.append(read_post(message.body, message.headers).url)
+    assert urls == [f"http://one/{name}", f"http://two/{name}"]

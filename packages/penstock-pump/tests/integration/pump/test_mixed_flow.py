@@ -200,7 +200,7 @@ async def announce(made: MixedFlow, stack: AsyncExitStack, count: int) -> None:
 @pytest.mark.parametrize(
     ("server", "even_is_theirs", "count"),
     [
-        ("penstock", True, 4),
+        pytest.param("penstock", True, 4, marks=pytest.mark.slow),  # test_flows has as much
         ("mqtt_penstock", False, 4),
         pytest.param("rabbitmq", False, 100, marks=pytest.mark.slow),
         pytest.param("mosquitto", True, 100, marks=pytest.mark.slow),

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.client import connect
 from penstock_pump.components import post, shovel, subscribe
+from penstock_pump.components.topology import cleanup_component, declare_component
 from tests.integration.pump.running import make_tree, running, settings, tree, until
 from tests.peers import MqttBroker, Penstock
 from tests.pump.servers import serving
@@ -100,3 +101,57 @@ async def test_a_shovel_between_exchanges_of_a_broker(
             await fabric.publish(f"{name}0/v03/a", body)
             topics = [(await inflow.receive()).address for _ in range(2)]
     assert topics == [f"{name}0/v03/a", f"{name}1/v03/a"]
+
+
+async def test_instances_share_the_posts_of_a_topic(
+    mqtt_broker: MqttBroker, name: str, tmp_path: Path
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    make_tree(there, 40)
+    first, second = (
+        settings(
+            "subscribe", mqtt_broker.mqtt_url, tmp_path / "s", name=name, exchange=f"x{name}",
+            directory=str(here), mirror=True, report_back=False, instance=number, instances=2,
+        )
+        for number in (1, 2)
+    )  # fmt: skip
+    async with running(subscribe, first) as one, running(subscribe, second) as two:
+        await post(
+            settings(
+                "post", mqtt_broker.mqtt_url, tmp_path / "p", post_exchange=f"x{name}",
+                path=[there], post_base_url=f"file:{there}/", post_base_dir=there,
+            )
+        )  # fmt: skip
+        await until(lambda: tree(here) == tree(there))
+        received = [one.counters.received, two.counters.received]
+    assert sum(received) == len(tree(there))
+    assert min(received) > 0
+
+
+async def test_cleanup_ends_a_session_with_what_waits_in_it(
+    mqtt_broker: MqttBroker, name: str, tmp_path: Path
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    make_tree(there, 4)
+    fetches = settings(
+        "subscribe", mqtt_broker.mqtt_url, tmp_path / "s", name=name, exchange=f"x{name}",
+        directory=str(here), mirror=True, report_back=False, expire=600,
+    )  # fmt: skip
+    (queue,) = await declare_component(fetches)
+    await post(
+        settings(
+            "post", mqtt_broker.mqtt_url, tmp_path / "p", post_exchange=f"x{name}",
+            path=[there], post_base_url=f"file:{there}/", post_base_dir=there,
+        )
+    )  # fmt: skip
+    assert await cleanup_component(fetches) == [queue]
+    again = fetches.model_copy(update={"queue": queue})
+    async with running(subscribe, again) as control:
+        await post(
+            settings(
+                "post", mqtt_broker.mqtt_url, tmp_path / "p", post_exchange=f"x{name}",
+                path=[there / "empty"], post_base_url=f"file:{there}/", post_base_dir=there,
+            )
+        )  # fmt: skip
+        await until(lambda: control.counters.received > 0)
+    assert [path.name for path in here.iterdir()] == ["empty"]

@@ -49,18 +49,20 @@ READY = "penstock pump ready"
 class PumpPrograms(Sarracenia):
     """Our programs with the same configurations; sr3 is installed beside them."""
 
-    def configure(self, component: str, text: str) -> None:
+    def configure(self, component: str, text: str, name: str = "t") -> None:
         (self._conf / "default.conf").write_text("private_hosts on\nfile_directories /\n")
-        super().configure(component, text)
+        super().configure(component, text, name)
 
-    def running_component(self, component: str) -> AbstractAsyncContextManager[None]:
-        return self._running_ours(component)
+    def running_component(
+        self, component: str, name: str = "t"
+    ) -> AbstractAsyncContextManager[None]:
+        return self._running_ours(component, name)
 
     @asynccontextmanager
-    async def _running_ours(self, component: str) -> AsyncIterator[None]:
+    async def _running_ours(self, component: str, name: str) -> AsyncIterator[None]:
         (packages,) = PROGRAMS.parent.glob("lib/python3*/site-packages")
         log = self._home / "ours"
-        conf = self._conf / component / "t.conf"
+        conf = self._conf / component / f"{name}.conf"
         command = [sys.executable, "-c", BOTH, str(packages), "pump", "--conf", str(conf)]
         environment = {**os.environ, "XDG_STATE_HOME": str(self._home / "state")}
         process = Process(command, log, {**environment, "HOME": str(self._home)})

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.client import connect
-from penstock_pump.components import post, report, subscribe
+from penstock_pump.components import (
+    post,
+    report,
+    sarra,
+    sender,
+    shovel,
+    subscribe,
+    winnow,
+)
 from penstock_pump.posts.reports import PostReport
 from tests.integration.pump.running import make_tree, running, settings, tree, until
 from tests.integration.pump.sarracenia import Sarracenia
-from tests.peers import Broker
+from tests.peers import Broker, Penstock
 from tests.pump.servers import serving
+from tests.pump.test_transports import ftpd
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -124,3 +135,115 @@ async def test_what_we_post_in_parts_v2_puts_together_and_reports(
                 await until(lambda: len(told) >= 12)
     assert {each.code for each in told} <= {201, 205}
     assert {each.post.relpath.lstrip("/") for each in told} == set(tree(there))
+
+
+#: v2's components between ours, or ours between v2's: each link reads the exchange before it.
+CHAIN = ("shovel", "winnow", "sarra", "sender", "subscribe")
+OURS: dict[str, Any] = {
+    "shovel": shovel,
+    "winnow": winnow,
+    "sarra": sarra,
+    "sender": sender,
+    "subscribe": subscribe,
+}
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"shovel", "sarra", "subscribe"},
+        pytest.param({"winnow", "subscribe"}, marks=pytest.mark.slow),
+    ],
+    ids=lambda names: "-".join(sorted(names)),
+)
+async def test_components_between_those_of_v2(
+    penstock: Penstock, name: str, tmp_path: Path, theirs: set[str]
+) -> None:
+    """A post and a watch announce, each file twice; what winnow leaves is fetched, sent by FTP and
+    fetched from there."""
+    v2 = Sarracenia(tmp_path / "v2", penstock, "sarra", "sr_post")
+    there, middle, sent, end = (tmp_path / each for each in ("there", "middle", "sent", "end"))
+    for each in (there, middle, sent, end):
+        each.mkdir()
+    for number in range(6):
+        path = there / ("posted" if number % 2 else "watched") / f"file_{number}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"content {number}\n" * (number + 1))
+    async with AsyncExitStack() as stack:
+        ftp = await stack.enter_async_context(ftpd(sent))
+        line = ftp.url.replace("me@", "me:se%2Fcret@") + " passive,binary\n"
+        v2.add_credential(line)
+        credentials = tmp_path / "credentials.conf"
+        credentials.write_text(line)
+        served = {
+            each: stack.enter_context(serving(each)).url.rstrip("/")
+            for each in (there, middle, sent)
+        }
+        links: dict[str, dict[str, Any]] = {
+            "shovel": {},
+            "winnow": {"suppress_duplicates": 300},
+            "sarra": {
+                "directory": str(middle), "mirror": True, "post_base_url": served[middle],
+                "post_base_dir": middle,
+            },
+            "sender": {
+                "destination": ftp.url, "base_dir": middle, "directory": "/", "mirror": True,
+                "post_base_url": served[sent], "post_base_dir": "/", "to_clusters": "ALL",
+            },
+            "subscribe": {"directory": str(end), "mirror": True},
+        }  # fmt: skip
+        async with connect(penstock.url) as fabric:
+            # v2 will not bind to an exchange that is not there.
+            for number in range(len(CHAIN) + 1):
+                await fabric.publish("nobody.listens", b"", exchange=f"x{name}{number}")
+        bound = 0
+        for number, component in reversed(list(enumerate(CHAIN))):
+            given = links[component] | {
+                "exchange": f"x{name}{number}", "queue": f"q_guest_{name}_{component}",
+            }  # fmt: skip
+            if component != "subscribe":
+                given["post_exchange"] = f"x{name}{number + 1}"
+            if component in theirs:
+                given["queue_name"] = given.pop("queue")
+                lines = [f"{key} {value}" for key, value in given.items()]
+                if component != "subscribe":
+                    lines.append(f"post_broker {v2.broker}")
+                text = "\n".join(
+                    [
+                        f"broker {v2.broker}",
+                        *lines,
+                        "subtopic #",
+                        "report_back off",
+                        "accept .*",
+                        "",
+                    ]
+                )
+                v2.configure(component, text)
+                running_v2 = v2.running(f"sr_{component}", "foreground", "t.conf")
+                await stack.enter_async_context(running_v2)
+                bound += 1
+                await until(lambda: v2.whole_log.count("declared queue") >= bound)  # noqa: B023
+                continue
+            if component != "subscribe":
+                given["post_broker"] = penstock.url
+            told = settings(
+                component, penstock.url, tmp_path / f"s_{component}", name=name, join=True,
+                accept_unmatched=True, credentials=credentials, strict_sums=False,
+                report_back=False, **given,
+            )  # fmt: skip
+            await stack.enter_async_context(running(OURS[component], told))
+        base = {"post_exchange": f"x{name}0", "post_base_url": served[there]}
+        lines = [f"post_broker {v2.broker}", f"post_base_dir {there}", "to ALL"]
+        v2.configure("post", "\n".join([*lines, *(f"{k} {v}" for k, v in base.items()), ""]))
+        await v2.run("sr_post", "-c", "t.conf", "-p", str(there))
+        ours = settings(
+            "post", penstock.url, tmp_path / "p", path=[there], post_base_dir=there,
+            to_clusters="ALL", join=True, **base,
+        )  # fmt: skip
+        assert (await post(ours)).announced == 6
+        try:
+            await until(lambda: tree(end) == tree(there))
+        except TimeoutError:
+            found = {each.name: sorted(tree(each)) for each in (middle, sent, end)}
+            raise AssertionError(found, v2.log) from None
+    assert len(tree(middle)) == len(tree(sent)) == 6

@@ -181,3 +181,30 @@ def test_a_v02_post_says_the_same_in_v03() -> None:
     headers = {"sum": "d,00ff", "parts": "1,5,1,0,0", "flow": "x", "mode": "644"}
     post = read_post(b"20231114221320.123 http://h/ a/b", headers)
     assert again(post) == post
+
+
+def test_a_move_as_sr3_writes_it() -> None:
+    body = {
+        "pubTime": "20240101T000000", "baseUrl": "file:/data/in", "relPath": "a/new",
+        "fileOp": {"rename": "/data/in/a/old"},
+    }  # fmt: skip
+    assert codec_named("v03").decode(json.dumps(body).encode(), {}).oldname == "a/old"
+    body["baseUrl"] = "http://h/"
+    assert codec_named("v03").decode(json.dumps(body).encode(), {}).oldname == "/data/in/a/old"
+
+
+def test_sr3_does_not_ignore_the_removal_that_is_half_of_a_move() -> None:
+    """It ignores those with `newname` beside `fileOp`."""
+    removal = Post(
+        moment=0, base_url="http://h/", relpath="a/old", sum=removal_sum("old"), newname="a/new"
+    )
+    body = codec_named("v03").encode(removal).body
+    assert isinstance(body, dict)
+    assert "newname" not in body
+    assert body["fileOp"] == {"remove": "", "newname": "a/new"}
+    assert codec_named("v03").decode(json.dumps(body).encode(), {}).newname == "a/new"
+    moved = Post(moment=0, base_url="http://h/", relpath="a/new", oldname="a/old")
+    assert "fileOp" not in codec_named("v03").encode(moved).body
+    body["newname"] = body.pop("fileOp")["newname"]
+    body["fileOp"] = {"remove": ""}
+    assert codec_named("v03").decode(json.dumps(body).encode(), {}).newname == "a/new"

@@ -123,9 +123,10 @@ def open_flow(
     lake: str | None = None,
     lake_options: list[str] | None = None,
 ) -> Iterator[OpenedFlow]:
+    from penstock_spark.connector.source import defer_pandas
     from penstock_spark.directory import FlowDirectory
     from penstock_spark.flow import FlowContext
-    from penstock_spark.session import defer_pandas, flow_session
+    from penstock_spark.session import flow_session
 
     defer_pandas()
     if remote is None:

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
     BinaryType,
@@ -41,6 +42,7 @@ class PenstockDataSource(DataSource):
         return BatchReader(read_options(self.options, streaming=False), select_columns(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
+        defer_pandas()  # in a process of Spark for this query alone
         return StreamReader(read_options(self.options, streaming=True), select_columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> ExchangeBatchWriter:
@@ -48,6 +50,22 @@ class PenstockDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ExchangeStreamWriter:
         return ExchangeStreamWriter(row_publisher(write_options(self.options), schema, overwrite))
+
+
+def defer_pandas() -> None:
+    """Let Arrow load pandas (45 MB) when something is converted to it, not at its first array."""
+    sys.meta_path.insert(0, _WithoutPandas)
+    try:
+        pa.array([0])  # looks for pandas once
+    finally:
+        sys.meta_path.remove(_WithoutPandas)
+
+
+class _WithoutPandas:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
 
 
 def register(spark: Any) -> None:

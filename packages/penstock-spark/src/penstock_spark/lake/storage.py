@@ -33,6 +33,8 @@ from penstock.core.errors import AccessRefused, ConfigurationError, PenstockErro
 SCHEMES: Final = ("s3", "s3a", "az", "azure", "abfs", "abfss", "gs")
 #: A flow that waits for its store says so after half a minute, and tries again.
 _DEFAULTS: Final = {"max_retries": "4", "retry_timeout": "30s", "timeout": "30s"}
+#: Options with the address of a store; without TLS only if they say so.
+_ENDPOINTS: Final = ("aws_endpoint_url", "azure_storage_endpoint", "azure_endpoint")
 #: Create an object only if it does not exist.
 _S3_DEFAULTS: Final = {"aws_conditional_put": "etag"}
 
@@ -74,9 +76,9 @@ class StorageLocation:
         given = _DEFAULTS | {key.lower(): value for key, value in (options or {}).items()}
         if scheme.startswith("s3"):
             given = _S3_DEFAULTS | given
-            endpoint = given.get("aws_endpoint_url", os.environ.get("AWS_ENDPOINT_URL", ""))
-            if endpoint.startswith("http://"):
-                given.setdefault("aws_allow_http", "true")
+        endpoints = (given.get(key, os.environ.get(key.upper(), "")) for key in _ENDPOINTS)
+        if any(endpoint.startswith("http://") for endpoint in endpoints):
+            given.setdefault("allow_http", "true")
         return cls(str(text).rstrip("/"), tuple(sorted(given.items())))
 
     def __truediv__(self, name: str) -> Self:
@@ -169,13 +171,17 @@ _UNAVAILABLE: Final = re.compile(
 @contextmanager
 def storage_errors(location: StorageLocation) -> Iterator[None]:
     """Translate errors of the store during the block."""
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-
     try:
         yield
-    except (PenstockError, FileNotFoundError, CommitFailedError, TableNotFoundError):
+    except (PenstockError, FileNotFoundError):
         raise
-    except (OSError, DeltaError) as error:
+    except Exception as error:
+        # A worker that writes to a local disk does without delta-rs.
+        from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+        unchanged = (CommitFailedError, TableNotFoundError)
+        if isinstance(error, unchanged) or not isinstance(error, (OSError, DeltaError)):
+            raise
         text = error_text(error)
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(text):
             raise StorageFull(f"{location}: no space left") from error

@@ -18,6 +18,7 @@ from penstock.core.errors import NotFound
 from penstock_spark.compaction import compact
 from penstock_spark.lake import Lake, LakeTable
 from penstock_spark.replay import group_files
+from tests.pipeline.cloud_stores import CloudStore
 from tests.pipeline.object_store import ObjectStore
 
 DAY = date(2026, 11, 15)
@@ -123,10 +124,12 @@ def test_every_engine_reads_the_same_rows(spark: SparkSession, lake: Lake) -> No
     assert sorted(tuple(row) for row in lake.read(spark, TABLE).collect()) == wanted
 
 
+@pytest.mark.parametrize("store", ["s3", "azure", "google"])
 def test_a_lake_in_an_object_store_is_written_and_read_by_workers(
-    spark: SparkSession, s3: ObjectStore, name: str
+    spark: SparkSession, name: str, store: str, request: pytest.FixtureRequest
 ) -> None:
-    lake = Lake(s3.location(name), "tally")
+    found: ObjectStore | CloudStore = request.getfixturevalue(store)
+    lake = Lake(found.location(name), "tally")
     lake.write(TABLE, 0, facts(spark, 0, (DAY, DAY + timedelta(1))))
     lake.write(TABLE, 1, facts(spark, 1))
     lake.write(TABLE, 1, facts(spark, 1).limit(1))

@@ -16,6 +16,7 @@ from penstock_spark.lake.data_file import DataFile, DataFileWriter
 from penstock_spark.lake.delta import LakeTable
 from penstock_spark.lake.file_reader import CorruptFile
 from penstock_spark.lake.storage import StorageLocation, StorageUnavailable
+from tests.pipeline.cloud_stores import CloudStore
 from tests.pipeline.object_store import ObjectStore, faulty
 
 SCHEMA = pa.schema(
@@ -65,11 +66,11 @@ def batch_of(batch: int, count: int = 8) -> list[tuple[int, int]]:
     return [(batch, number) for number in range(count)]
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", "s3", "azure", "google"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> StorageLocation:
     if request.param == "directory":
         return StorageLocation.parse(tmp_path)
-    store: ObjectStore = request.getfixturevalue("s3")
+    store: ObjectStore | CloudStore = request.getfixturevalue(request.param)
     return store.location(tmp_path.name)
 
 

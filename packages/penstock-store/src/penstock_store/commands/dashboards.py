@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import EntryPoint, entry_points
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -54,6 +55,14 @@ def dashboards(
             metavar="NAME", help="An accepted host name beside addresses; may be repeated."
         ),
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A reverse proxy or network whose X-Forwarded-For is accepted, beside loopback; "
+            "may be repeated.",
+        ),
+    ] = None,
     certificate: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Serve HTTPS with this certificate chain, PEM."),
@@ -79,8 +88,9 @@ def dashboards(
     context = SectionContext(home, url, database, management, mqtt)
     sections, authenticator = _sections(only or sorted(_installed(SECTIONS)), gate, context)
     hosts = [*(allow_host or ()), host]
+    proxies = [check_network(each) for each in trusted_proxy or ()]
     tls = (certificate, key)
-    asyncio.run(_run(context, sections, authenticator, hosts, port, tls, with_stdin))
+    asyncio.run(_run(context, sections, authenticator, hosts, port, tls, proxies, with_stdin))
 
 
 async def _run(
@@ -90,6 +100,7 @@ async def _run(
     hosts: list[str],
     port: int,
     tls: tuple[Path | None, Path | None],
+    proxies: list[str],
     with_stdin: bool,
 ) -> None:
     from penstock_store.dashboard.app import create_app
@@ -97,9 +108,20 @@ async def _run(
 
     secure = tls[0] is not None
     app = create_app(sections, context.data, authenticator, hosts=hosts, secure=secure)
-    async with stop_event(with_stdin) as stop, serve_app(app, hosts[-1], port, *tls) as address:
+    async with (
+        stop_event(with_stdin) as stop,
+        serve_app(app, hosts[-1], port, *tls, proxies) as address,
+    ):
         typer.echo(f"penstock dashboards ready: {address}")
         await stop.wait()
+
+
+def check_network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--trusted-proxy {text}: {error}") from error
+    return text
 
 
 def _sections(

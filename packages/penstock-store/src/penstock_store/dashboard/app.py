@@ -29,6 +29,7 @@ from penstock_store.dashboard.error_pages import draw_error, draw_forbidden, not
 from penstock_store.dashboard.frame import PageFrame
 from penstock_store.dashboard.pages import (
     ANONYMOUS,
+    DRAW_SECONDS,
     Authenticator,
     DashboardDownload,
     DashboardPage,
@@ -40,8 +41,6 @@ from penstock_store.dashboard.pages import (
 
 #: Preferences and the secret of cookies.
 DATA_FOLDER: Final = "web"
-#: Time limit of drawing a page, with its database queries.
-_DRAW_SECONDS: Final = 60.0
 #: Between two checks of the session of an open page.
 SESSION_CHECK_SECONDS: Final = 60.0
 
@@ -83,7 +82,7 @@ def create_app(
         if section.static is not None:
             nicegui_app.add_static_files(f"/static/{section.name.lower()}", section.static)
     if gate is not None:
-        sign_in.install_sign_in(gate)
+        sign_in.SignInPages(gate).install()
         server.add_route(sign_in.RETURNED_PATH, sign_in.form_as_query, methods=["POST"])
     theme.install_theme()
     nicegui_app.on_page_exception(draw_error)
@@ -132,7 +131,7 @@ class _PageRoutes:
             return None
 
         title = page.title if page.path == "/" else f"{page.title} · Penstock"
-        ui.page(page.path, title=title, response_timeout=_DRAW_SECONDS)(draw)
+        ui.page(page.path, title=title, response_timeout=DRAW_SECONDS)(draw)
 
     def add_download(self, download: DashboardDownload) -> None:
         async def answered(request: Request) -> Response:

@@ -129,6 +129,8 @@ class ProviderAuthenticator(Protocol):
         provider refuses it."""
 
 
+#: Time limit of drawing a page, with its database queries.
+DRAW_SECONDS: Final = 60.0
 #: The user where there is no authenticator.
 ANONYMOUS: Final = DashboardUser("", "anyone")
 

@@ -27,6 +27,7 @@ from penstock.core.errors import AuthenticationFailed, PenstockError
 from penstock.core.logs import get_logger
 from penstock_store.dashboard.frame import logo
 from penstock_store.dashboard.pages import (
+    DRAW_SECONDS,
     Authenticator,
     FirstRunAuthenticator,
     ProviderAuthenticator,
@@ -118,84 +119,58 @@ class Departures:
         return found if found is not None and found.until > self._clock() else None
 
 
-def install_sign_in(gate: Authenticator) -> None:
-    tickets, departures = SignInTickets(), Departures()
+class SignInPages:
+    """The pages and routes of one authenticator."""
 
-    async def page(request: Request) -> None:
+    def __init__(self, gate: Authenticator) -> None:
+        self._gate = gate
+        self._tickets = SignInTickets()
+        self._departures = Departures()
+
+    def install(self) -> None:
+        page = ui.page(SIGN_IN_PATH, title="Sign in · Penstock", response_timeout=DRAW_SECONDS)
+        page(self._page)
+        app.add_route(_SIGNED_IN_PATH, self._done)
+        app.add_route(SIGN_OUT_PATH, self._sign_out)
+        if isinstance(self._gate, ProviderAuthenticator):
+            app.add_route(RETURNED_PATH, self._returned)
+
+    async def _page(self, request: Request) -> None:
         target = safe_redirect_path(request.query_params.get("next", "/"))
-        browser = request.session["id"]
         address = request.client.host if request.client else "unknown"
-
-        first = isinstance(gate, FirstRunAuthenticator) and await gate.needs_administrator()
-        if first and not is_loopback(address):
-            first = False
-            hint = "Nobody can sign in yet: create the administrator on the machine itself."
-            ui.label(hint).classes("p-sign-in p-muted")
-
-        async def sign_in() -> None:
-            nonlocal target
-            key: str | None
-            try:
-                if first:
-                    assert isinstance(gate, FirstRunAuthenticator)
-                    key = await gate.create_administrator(name.value.strip(), password.value)
-                    target = gate.first_page
-                else:
-                    key = await gate.sign_in(name.value.strip(), password.value, address)
-            except PenstockError as error:
-                key = None
-                wrong.set_text(str(error))
+        gate = self._gate
+        first = None
+        if isinstance(gate, FirstRunAuthenticator) and await gate.needs_administrator():
+            if is_loopback(address):
+                first = gate
             else:
-                wrong.set_text(_WRONG_PASSWORD)
-            if key is None:
-                wrong.set_visibility(True)
-                password.set_value("")
-                return
-            ticket = tickets.issue(browser, key)
-            ui.navigate.to(f"{_SIGNED_IN_PATH}?ticket={ticket}&next={quote(target, safe='')}")
-
+                hint = "Nobody can sign in yet: create the administrator on the machine itself."
+                ui.label(hint).classes("p-sign-in p-muted")
+        form = SignInForm(self._gate, first, self._tickets, request.session["id"], address, target)
         with ui.column().classes("p-card p-sign-in"):
-            logo()
-            title = "Create the administrator" if first else "Sign in"
-            ui.label(title).classes("p-h2")
-            if first:
-                about = "The database is empty. Whoever runs the installation signs in with this."
-                ui.label(about).classes("p-muted")
-            label = "E-mail address" if first else "Name"
-            name = ui.input(label).props("outlined autofocus autocomplete=username")
-            password = ui.input("Password", password=True, password_toggle_button=True)
-            password.props("outlined autocomplete=current-password")
-            password.on("keydown.enter", sign_in)
-            wrong = ui.label(_WRONG_PASSWORD)
-            wrong.classes("p-bad-text").props("role=alert")
-            wrong.set_visibility(False)
-            button = "Create" if first else "Sign in"
-            ui.button(button, on_click=sign_in).props("unelevated no-caps")
-            if isinstance(gate, ProviderAuthenticator) and not first:
+            form.draw()
+            if isinstance(gate, ProviderAuthenticator) and first is None:
                 for provider, called in gate.providers().items():
-                    go = partial(leave, gate, provider, browser, target, wrong)
+                    go = partial(self._leave, gate, provider, form)
                     ui.button(f"Continue with {called}", on_click=go).props("outline no-caps")
             if (problem := _PROBLEMS.get(request.query_params.get("problem", ""))) is not None:
-                wrong.set_text(problem)
-                wrong.set_visibility(True)
+                form.show_problem(problem)
 
-    async def leave(
-        gate: ProviderAuthenticator, provider: str, browser: str, target: str, wrong: ui.label
-    ) -> None:
+    async def _leave(self, gate: ProviderAuthenticator, provider: str, form: SignInForm) -> None:
         origin = await ui.run_javascript("location.origin", timeout=_BROWSER_SECONDS)
         back = f"{origin}{RETURNED_PATH}"
         try:
             url, state = await gate.begin(provider, back)
         except PenstockError as error:
-            wrong.set_text(str(error))
-            wrong.set_visibility(True)
+            form.show_problem(str(error))
             return
-        departures.begin(browser, provider, state, back, target)
+        self._departures.begin(form.browser, provider, state, back, form.target)
         ui.navigate.to(url)
 
-    async def returned(request: Request) -> Response:
+    async def _returned(self, request: Request) -> Response:
+        gate = self._gate
         assert isinstance(gate, ProviderAuthenticator)
-        left = departures.end(request.session.get("id", ""))
+        left = self._departures.end(request.session.get("id", ""))
         if left is None:
             return _to_sign_in("expired")
         if "error" in request.query_params:
@@ -209,33 +184,88 @@ def install_sign_in(gate: Authenticator) -> None:
             return _to_sign_in("unavailable", left.target)
         if key is None:
             return _to_sign_in("refused", left.target)
-        return await begin_session(request, key, left.target)
+        return await self._begin_session(request, key, left.target)
 
-    async def begin_session(request: Request, key: str, target: str) -> Response:
+    async def _begin_session(self, request: Request, key: str, target: str) -> Response:
         if (before := session_key(request)) is not None:
-            await gate.sign_out(before)
+            await self._gate.sign_out(before)
         request.session[_SESSION_KEY] = key
         return RedirectResponse(safe_redirect_path(target), 303)
 
-    async def done(request: Request) -> Response:
+    async def _done(self, request: Request) -> Response:
         query = request.query_params
-        key = tickets.redeem(request.session["id"], query.get("ticket", ""))
+        key = self._tickets.redeem(request.session["id"], query.get("ticket", ""))
         if key is None:
             return RedirectResponse(SIGN_IN_PATH, 303)
-        return await begin_session(request, key, query.get("next", "/"))
+        return await self._begin_session(request, key, query.get("next", "/"))
 
-    async def sign_out(request: Request) -> Response:
+    async def _sign_out(self, request: Request) -> Response:
         key = session_key(request)
         request.session.pop(_SESSION_KEY, None)
         if key is not None:
-            await gate.sign_out(key)
+            await self._gate.sign_out(key)
         return RedirectResponse(SIGN_IN_PATH, 303)
 
-    ui.page(SIGN_IN_PATH, title="Sign in · Penstock")(page)
-    app.add_route(_SIGNED_IN_PATH, done)
-    app.add_route(SIGN_OUT_PATH, sign_out)
-    if isinstance(gate, ProviderAuthenticator):
-        app.add_route(RETURNED_PATH, returned)
+
+class SignInForm:
+    """Name and password; of the first administrator if `first` is given."""
+
+    def __init__(
+        self,
+        gate: Authenticator,
+        first: FirstRunAuthenticator | None,
+        tickets: SignInTickets,
+        browser: str,
+        address: str,
+        target: str,
+    ) -> None:
+        self.browser = browser
+        self.target = target  #: the page that was wanted
+        self._gate = gate
+        self._first = first
+        self._tickets = tickets
+        self._address = address
+
+    def draw(self) -> None:
+        first = self._first is not None
+        logo()
+        ui.label("Create the administrator" if first else "Sign in").classes("p-h2")
+        if first:
+            about = "The database is empty. Whoever runs the installation signs in with this."
+            ui.label(about).classes("p-muted")
+        self._name = ui.input("E-mail address" if first else "Name")
+        self._name.props("outlined autofocus autocomplete=username")
+        self._password = ui.input("Password", password=True, password_toggle_button=True)
+        self._password.props("outlined autocomplete=current-password")
+        self._password.on("keydown.enter", self._submit)
+        self._problem = ui.label().classes("p-bad-text").props("role=alert")
+        self._problem.set_visibility(False)
+        button = "Create" if first else "Sign in"
+        ui.button(button, on_click=self._submit).props("unelevated no-caps")
+
+    def show_problem(self, text: str) -> None:
+        self._problem.set_text(text)
+        self._problem.set_visibility(True)
+
+    async def _submit(self) -> None:
+        try:
+            key = await self._key(self._name.value.strip(), self._password.value)
+        except PenstockError as error:
+            key, problem = None, str(error)
+        else:
+            problem = _WRONG_PASSWORD
+        if key is None:
+            self.show_problem(problem)
+            self._password.set_value("")
+            return
+        ticket = self._tickets.issue(self.browser, key)
+        target = self.target if self._first is None else self._first.first_page
+        ui.navigate.to(f"{_SIGNED_IN_PATH}?ticket={ticket}&next={quote(target, safe='')}")
+
+    async def _key(self, name: str, password: str) -> str | None:
+        if self._first is not None:
+            return await self._first.create_administrator(name, password)
+        return await self._gate.sign_in(name, password, self._address)
 
 
 def _to_sign_in(problem: str, target: str = "/") -> Response:

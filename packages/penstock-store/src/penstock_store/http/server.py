@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: For running requests; event streams are cancelled.
 _SHUTDOWN_SECONDS: Final = 3
+_LOCAL: Final = ("127.0.0.0/8", "::1")
 
 
 def is_local_only(host: str) -> bool:
@@ -50,8 +51,10 @@ async def serve_app(
     port: int,
     certificate: Path | None = None,
     key: Path | None = None,
+    proxies: Sequence[str] = (),
 ) -> AsyncIterator[str]:
-    """Yields the URL when the application is ready; raises if it does not start."""
+    """Yields the URL when the application is ready; raises if it does not start. Of `proxies`, and
+    of loopback, X-Forwarded-For and X-Forwarded-Proto are accepted."""
     import uvicorn
 
     from penstock_store.http.timeouts import TimeoutHttpProtocol
@@ -76,6 +79,7 @@ async def serve_app(
         access_log=False,
         lifespan="on",
         server_header=False,
+        forwarded_allow_ips=[*_LOCAL, *proxies],
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     if tls is not None:

@@ -146,6 +146,18 @@ async def test_a_page_of_ten_thousand_queues_describes_only_its_rows(
     assert page["items"][0]["name"] == "q07777"
 
 
+async def test_a_page_of_many_virtual_hosts_has_their_limits(
+    api: httpx.AsyncClient, served: Broker
+) -> None:
+    for number in range(200):
+        served.add_vhost(f"team-{number:04}")
+    served.vhosts["team-0007"].policies.set_limit("max-queues", 5)
+    query: dict[str, Any] = {"page": 1, "page_size": 10, "sort": "name", "name": "team-000"}
+    page = (await api.get("/vhosts", params=query)).json()
+    assert (page["total_count"], page["filtered_count"]) == (201, 10)
+    assert [row["limits"] for row in page["items"] if row["limits"]] == [{"max-queues": 5}]
+
+
 @pytest.mark.parametrize(
     ("environment", "broker", "database"),
     [

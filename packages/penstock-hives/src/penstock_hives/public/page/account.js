@@ -3,7 +3,7 @@
 import { ask, call } from "./api.js";
 import { back, button, confirmed, field, form, link, main, make, notice, panel } from "./elements.js";
 import { favourites, mergeFavourites } from "./favourites.js";
-import { language, t } from "./language.js";
+import { language, t, told } from "./language.js";
 import { disable } from "./push.js";
 import { forgetSession, idToken, keepSession, signOut } from "./session.js";
 import { remembered } from "./storage.js";
@@ -153,7 +153,7 @@ async function remove() {
     location.hash = "#/";
     notice(t("Your account is deleted."));
   } catch (error) {
-    notice(error.message);
+    notice(error.status ? told(error.message) : t("No connection. Try again."));
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { ask, call } from "./api.js";
 import { back, button, field, form, link, main, make, nothing, notice, panel } from "./elements.js";
-import { t } from "./language.js";
+import { t, told } from "./language.js";
 import { pushSwitch } from "./push.js";
 import { DAYS, SHORT_DAYS } from "./words.js";
 
@@ -48,7 +48,7 @@ async function showAll(signal) {
   const row = (alert) => make("li", { class: "note" },
     make("div", {}, make("h3", {}, link(`#/alerts/edit/${alert.id}`, describe(alert, names))), make("p", { class: "soft small" }, when(alert), !alert.enabled && ` · ${t("off")}`)),
     make("div", { class: "row" },
-      button(t("Try"), () => call("POST", `/alerts/${alert.id}/test`).then(() => notice(t("Sent to your inbox.")), (error) => notice(t(error.message))), "chip"),
+      button(t("Try"), () => call("POST", `/alerts/${alert.id}/test`).then(() => notice(t("Sent to your inbox.")), (error) => notice(told(error.message))), "chip"),
       button(t("Remove"), () => call("DELETE", `/me/notification-settings/${alert.id}`).then(again), "chip")));
   main.replaceChildren(back("#/account", t("Your account")), make("h1", {}, t("Alerts")),
     make("div", { class: "one above" },
@@ -68,7 +68,7 @@ function dealSwitches(alerts, again) {
     box.addEventListener("change", async () => {
       try {
         await (held ? call("DELETE", `/me/notification-settings/${held.id}`) : call("POST", "/me/notification-settings", { kind }));
-      } catch (error) { notice(t(error.message)); }
+      } catch (error) { notice(told(error.message)); }
       again();
     });
     return box;
@@ -98,7 +98,7 @@ function preferenceForm(preference, types) {
   }, { kind: "button plain" });
 }
 
-const position = () => new Promise((done, failed) => navigator.geolocation.getCurrentPosition(({ coords }) => done(coords), () => failed(Object.assign(new Error(t("Where you are is not known.")), { status: 1 })), { timeout: 10_000 }));
+const position = () => new Promise((done, failed) => navigator.geolocation.getCurrentPosition(({ coords }) => done(coords), () => failed(Object.assign(new Error("Where you are is not known."), { status: 1 })), { timeout: 10_000 }));
 
 // ---- one alert
 

@@ -2,7 +2,7 @@
 
 import { ask, call } from "./api.js";
 import { back, button, form, field, link, main, make, nothing, notice, panel } from "./elements.js";
-import { t } from "./language.js";
+import { t, told } from "./language.js";
 import { isSignedIn } from "./session.js";
 import { record } from "./usage.js";
 import { clockOf, momentOf } from "./words.js";
@@ -98,7 +98,7 @@ export function showVerify() {
       element.reset();
     } catch (error) {
       if (![404, 409, 422].includes(error.status)) throw error;
-      const why = error.status === 409 ? error.message : t("No deal of yours has this code.");
+      const why = error.status === 409 ? told(error.message) : t("No deal of yours has this code.");
       outcome.replaceChildren(make("div", { class: "outcome", "data-is": "bad" }, make("strong", {}, t("Not valid")), make("p", {}, why)));
     }
   });

@@ -1,6 +1,6 @@
 // Elements and forms. Text only ever becomes text: nothing is parsed as HTML.
 
-import { t } from "./language.js";
+import { t, told } from "./language.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "path", "rect", "line", "text", "clipPath", "polyline", "polygon", "title", "circle", "g"]);
@@ -95,10 +95,10 @@ export function form(parts, submitText, submit, { kind = "button", above = null 
       const values = Object.fromEntries([...element.elements].filter((control) => control.name).map((control) => [control.name, control.type === "checkbox" ? control.checked : control.value]));
       await submit(values, element);
     } catch (error) {
-      const named = (error.errors ?? []).map((each) => [element.elements[each.field], each.reason]).filter(([control]) => control);
-      for (const [control, reason] of named) complain(control, t(reason));
+      const named = (error.errors ?? []).map((each) => [element.elements[each.field.replace(/^body\./, "")], each.reason]).filter(([control]) => control);
+      for (const [control, reason] of named) complain(control, told(reason));
       if (named.length) named[0][0].focus();
-      else show(problem, error.status ? t(error.message) : t("No connection. Try again."));
+      else show(problem, error.status ? told(error.message) : t("No connection. Try again."));
       if (!error.status && error.name !== "TypeError") console.error(error);
     } finally {
       send.disabled = false;

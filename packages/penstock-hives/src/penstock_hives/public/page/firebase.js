@@ -5,7 +5,7 @@
 
 import { Refused } from "./api.js";
 import { button, make, notice } from "./elements.js";
-import { t } from "./language.js";
+import { t, told } from "./language.js";
 
 const NAMES = { "google.com": "Google", "apple.com": "Apple" };
 const KEY = "hives.firebase"; // of a sign-in that has left this page
@@ -56,7 +56,7 @@ export function providers() {
     sessionStorage.setItem(KEY, JSON.stringify({ providerId, sessionId, hash: location.hash }));
     location.assign(authUri);
   };
-  return make("div", { class: "form" }, settings.providers.map((id) => button(t("Continue with {name}", { name: NAMES[id] }), () => leave(id).catch((error) => notice(error.message)), "button plain")));
+  return make("div", { class: "form" }, settings.providers.map((id) => button(t("Continue with {name}", { name: NAMES[id] }), () => leave(id).catch((error) => notice(told(error.message))), "button plain")));
 }
 
 /** The session of somebody who comes back from Google or Apple; null if nobody does. */

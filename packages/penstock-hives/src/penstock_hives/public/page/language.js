@@ -17,9 +17,21 @@ document.documentElement.lang = language;
 const texts = language === "en" ? {} : await fetch(`/languages/${language}.json`).then((answer) => (answer.ok ? answer.json() : {})).catch(() => ({}));
 const plurals = new Intl.PluralRules(language);
 
+const filled = (text, values) => text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 /** The text in the reader's language, with `{name}` replaced by values. */
-export function t(text, values = {}) {
-  return (texts[text] ?? text).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+export const t = (text, values = {}) => filled(texts[text] ?? text, values);
+
+/** What the service said, in English with its values in it: its translation, or in general words. */
+export function told(said) {
+  if (language === "en" || texts[said]) return t(said);
+  for (const [text, translated] of Object.entries(texts)) {
+    const names = [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+    if (!names.length) continue;
+    const pattern = text.split(/\{\w+\}/).map((part) => part.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")).join("(.+)");
+    const values = said.match(`^${pattern}$`);
+    if (values) return filled(translated, Object.fromEntries(names.map((name, n) => [name, values[n + 1]])));
+  }
+  return t("This was not accepted.");
 }
 
 /** The same for a number of things: `n` is in the text. */

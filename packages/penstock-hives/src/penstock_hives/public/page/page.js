@@ -2,7 +2,7 @@
 // framework or a build step; views that few visits need are loaded when they are opened.
 
 import { main, make, nothing, notice } from "./elements.js";
-import { LANGUAGES, language, t, translatePage } from "./language.js";
+import { LANGUAGES, language, t, told, translatePage } from "./language.js";
 import { follow, unwatchAll } from "./live.js";
 import { choice, showFavourites, showPlaces } from "./places.js";
 import { isSignedIn, onSessionChange } from "./session.js";
@@ -36,7 +36,7 @@ function failed(error) {
   if (error.name === "AbortError") return;
   const offline = !error.status;
   const text = error.status === 404 ? t("This page does not exist any more.") : t("This cannot be shown at the moment.");
-  main.replaceChildren(nothing(text, offline ? t("There is no connection, and nothing was kept of it.") : error.message), make("p", { class: "empty" }, make("a", { href: "#/" }, t("All places"))));
+  main.replaceChildren(nothing(text, offline ? t("There is no connection, and nothing was kept of it.") : error.status === 404 ? "" : told(error.message)), make("p", { class: "empty" }, make("a", { href: "#/" }, t("All places"))));
   if (offline && error.name !== "TypeError") console.error(error);
 }
 
@@ -124,7 +124,7 @@ addEventListener("hashchange", route);
 // Who comes back from Google or Apple has a query; nobody else has.
 if (location.search && sessionStorage.getItem("hives.firebase")) {
   const { returned } = await import("./firebase.js");
-  const session = await returned().catch((error) => { notice(error.message); return null; });
+  const session = await returned().catch((error) => { notice(told(error.message)); return null; });
   if (session) await (await account()).enter(session).catch(() => {});
 }
 route();

@@ -5,7 +5,7 @@ import { cell } from "./cell.js";
 import { dealCard } from "./deals.js";
 import { button, link, main, make, nothing } from "./elements.js";
 import { favourites, heart, recentHere } from "./favourites.js";
-import { count, t } from "./language.js";
+import { count, t, told } from "./language.js";
 import { figures, seed, watch } from "./live.js";
 import { isSignedIn } from "./session.js";
 import { record } from "./usage.js";
@@ -80,7 +80,7 @@ export async function showPlaces(signal, again) {
   const [types, deals] = await Promise.all([heldTypes ?? ask("/hive-types", signal), heldDeals ?? ask("/deals?limit=100", signal)]);
   drawFilters(filters, types, again);
   const counted = dealsByHive(deals.items);
-  const more = button(t("Show more"), () => load().catch((error) => { more.replaceWith(nothing(t("This cannot be shown at the moment."), error.message)); }), "chip more");
+  const more = button(t("Show more"), () => load().catch((error) => { more.replaceWith(nothing(t("This cannot be shown at the moment."), told(error.message))); }), "chip more");
   const load = async () => {
     const page = await (first ?? ask(question(cursor), signal));
     first = null;

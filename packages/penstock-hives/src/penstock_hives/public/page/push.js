@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { button, make, notice } from "./elements.js";
-import { language, t } from "./language.js";
+import { language, t, told } from "./language.js";
 import { remembered } from "./storage.js";
 
 const isPossible = () => "serviceWorker" in navigator && "PushManager" in window && "Notification" in window;
@@ -38,7 +38,7 @@ export function pushSwitch() {
     place.replaceChildren(make("p", {}, on ? t("Notifications arrive on this device.") : t("Get notifications on this device, even when this page is closed.")),
       button(on ? t("Turn off") : t("Turn on"), async (event) => {
         event.target.disabled = true;
-        try { await (on ? disable() : enable()); } catch (error) { notice(error.status ? t(error.message) : error.message); }
+        try { await (on ? disable() : enable()); } catch (error) { notice(error.status ? told(error.message) : error.message); }
         draw();
       }, on ? "button plain" : "button"));
   };

@@ -6,7 +6,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from penstock_hives.people.repository import DAILY_LIMITS
+from penstock_hives.people.repository import DAILY_LIMIT, DAILY_LIMITS
 from penstock_hives.people.service import MAX_ACCOUNTS
 from tests.hives.app.world import NOON, Business, World, deal, png
 
@@ -307,6 +307,14 @@ async def test_what_costs_others_something_is_limited_by_the_day(world: World) -
         "POST", f"/hives/{business.hive}/images", business.admin, files=picture
     )
     assert refused.status_code == 429
+    for number, ends in ((DAILY_LIMIT - 1, 200), (1, 429)):  # what has no limit of its own
+        world.rows(
+            "INSERT INTO audit_log (account_id, action, entity) "
+            "SELECT %s, 'edit', 'hive' FROM generate_series(1, %s)",
+            *(business.account, number),
+        )
+        edited = await world.patch(f"/hives/{business.hive}", business.admin, {"name": "Comb"})
+        assert edited.status_code == ends, edited.text
 
     for verb, path, body in bodies(other).values():  # what one does, others do not pay for
         answer = await world.call(verb, path, other.admin, json=body)

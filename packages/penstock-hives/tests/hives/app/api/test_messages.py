@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock_hives.messages.service import MAX_MESSAGES, MAX_REPLIES
 from tests.hives.app.world import Business, World
 
 
@@ -175,3 +176,28 @@ async def test_nobody_sends_more_than_thirty_messages_an_hour(world: World) -> N
     answers = [await world.call("POST", "/messages", who, json=given) for _ in range(31)]
     assert [answer.status_code for answer in answers] == [201] * 30 + [429]
     assert "Retry-After" in answers[-1].headers
+
+
+async def test_messages_and_answers_are_limited_by_the_hour(
+    world: World, business: Business
+) -> None:
+    who = await world.user()
+    message = await feedback(world, who, business.hive)
+
+    async def answered(by: str, before: int) -> int:
+        world.rows(
+            "INSERT INTO user_message (user_id, author_id, type, content) "
+            "SELECT %s, %s, 'reply', 'x' FROM generate_series(1, %s)",
+            *(await world.number(who), await world.number(by), before),
+        )
+        body = {"content": "Thank you."}
+        return (await world.call("POST", f"/messages/{message}/replies", by, json=body)).status_code
+
+    assert await answered(business.admin, MAX_REPLIES - 1) == 201
+    assert await answered(business.admin, 0) == 429
+    assert await answered(who, MAX_MESSAGES - 2) == 201
+    assert await answered(who, 0) == 429
+    body = {"type": "feedback", "content": "Again.", "hive_id": business.hive}
+    assert (await world.call("POST", "/messages", who, json=body)).status_code == 429
+    operator = await world.user(role="operator")
+    assert await answered(operator, MAX_REPLIES) == 201

@@ -8,7 +8,7 @@ import os
 import signal
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,14 @@ from tests.hives.app.sites import furnish, until
 from tests.paths import ROOT
 from tests.peers import Process, find_program, free_port
 from tests.store.test_http_server import create_certificate
+from tests.web.browsing import serving
 
 pytestmark = pytest.mark.peer
 
 EXAMPLE = ROOT / "packaging" / "nginx.conf"
 #: Requests of an anonymous address before it is refused, for hours.
 ALLOWED = 3
+DASHBOARDS = "dashboards.example.org"
 _AROUND = """
 daemon off;
 master_process off;
@@ -67,6 +69,16 @@ class Proxied:
             yield client
 
 
+@asynccontextmanager
+async def in_thread(context: AbstractContextManager[str]) -> AsyncIterator[str]:
+    """Its start and end do not hold up the loop that serves the site."""
+    entered = await asyncio.to_thread(context.__enter__)
+    try:
+        yield entered
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+
+
 @pytest.fixture(scope="module")
 def furnished(embedded_template: str) -> Iterator[str]:
     with copy_of(embedded_template) as url:
@@ -91,10 +103,17 @@ async def behind_nginx(folder: Path, database: str) -> AsyncIterator[Proxied]:
     }
     draining = asyncio.Event()
     engine = {"trusted_proxies": ["127.0.0.1"], "access_log": str(access_log)}
-    async with application(options, draining) as app, served(app, draining, **engine) as site:
+    pages = ("-m", "penstock", "dashboards", "--gate", "hives", "--only", "hives", "--port", "0")
+    reach = ("--url", "amqp://127.0.0.1:1", "--database", database, "--data", str(folder / "home"))
+    name = ("--allow-host", DASHBOARDS, "--stop-with-stdin")
+    async with (
+        application(options, draining) as app,
+        served(app, draining, **engine) as site,
+        in_thread(serving(*pages, *reach, *name)) as dashboards,
+    ):
         certificate, key = create_certificate(folder)
         plain, secure = free_port(), free_port()
-        _configure(folder, site, plain, secure, certificate, key)
+        _configure(folder, site, dashboards, plain, secure, certificate, key)
         nginx = Process(
             [program, "-p", str(folder), "-c", str(folder / "nginx.conf")],
             folder / "nginx.log",
@@ -113,12 +132,19 @@ async def behind_nginx(folder: Path, database: str) -> AsyncIterator[Proxied]:
 
 
 def _configure(
-    folder: Path, site: str, plain: int, secure: int, certificate: Path, key: Path
+    folder: Path,
+    site: str,
+    dashboards: str,
+    plain: int,
+    secure: int,
+    certificate: Path,
+    key: Path,
 ) -> None:
     """The example with ports and files of this test, and nothing else changed."""
     text = EXAMPLE.read_text()
     for given, ours in (
         ("127.0.0.1:8000", site.removeprefix("http://")),
+        ("127.0.0.1:8080", dashboards.removeprefix("http://")),
         ("listen 80;", f"listen 127.0.0.1:{plain};"),
         ("listen 443 ssl;", f"listen 127.0.0.1:{secure} ssl;"),
         ("/etc/ssl/example.org.pem", str(certificate)),
@@ -139,6 +165,7 @@ async def test_the_shipped_nginx_configuration_serves_the_site(
         await _streams_at_once(proxied)
         await _passes_websockets(proxied)
         await _serves_what_web_push_needs(proxied)
+        await _serves_the_dashboards(proxied)
     log = proxied.access_log.read_text()
     assert "127.0.0.2 - - [" in log
     assert "127.0.0.1 - -" not in log
@@ -189,3 +216,22 @@ async def _serves_what_web_push_needs(proxied: Proxied) -> None:
     assert key.status_code == 200
     assert worker.headers["content-type"].startswith("text/javascript")
     assert device.status_code == 401  # it arrived, and asks who it is from
+
+
+async def _serves_the_dashboards(proxied: Proxied) -> None:
+    async with proxied.visitor("127.0.0.6", Host=DASHBOARDS) as client:
+        page = await client.get("/hives")
+        assert (page.status_code, page.headers["location"].split("?")[0]) == (303, "/sign-in")
+        assert (await client.get("/sign-in")).status_code == 200
+    cookie = page.headers["set-cookie"].lower()
+    assert "secure" in cookie
+    assert "httponly" in cookie
+    port = int(proxied.secure.rpartition(":")[2])
+    there: Any = {"host": "127.0.0.1", "port": port, "server_hostname": "127.0.0.1"}
+    url = f"wss://{DASHBOARDS}:{port}/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+    held = {"Cookie": page.headers["set-cookie"].partition(";")[0]}
+    async with (
+        asyncio.timeout(PATIENCE),
+        connect(url, ssl=proxied.trust, additional_headers=held, **there) as socket,
+    ):
+        assert str(await socket.recv()).startswith("0{")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock_hives.api.rate_limiter import RateLimiter
 from penstock_hives.people.permissions import UserRole
 from tests.hives.app.calling import Called
 
@@ -28,6 +29,18 @@ async def test_sign_in_refresh_and_sign_out(hives: Called) -> None:
     held = {"refresh_token": again.json()["refresh_token"]}
     assert (await hives.call("POST", "/v1/identity/sign-out", json=held)).status_code == 204
     assert (await hives.call("POST", "/v1/identity/refresh", json=held)).status_code == 401
+
+
+async def test_sign_ups_and_mails_of_an_address_are_limited(
+    hives: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hives.resources, "limits", RateLimiter(1e6, 1e6, 10, accounts=2))
+    calls = (("sign-up", WHO), ("password/forgotten", {"login": WHO["login"]}))
+    for expected in ({201, 202}, {429}):
+        for path, body in calls:
+            answer = await hives.call("POST", f"/v1/identity/{path}", json=body)
+            assert answer.status_code in expected, answer.text
+    assert int(answer.headers["retry-after"]) > 1700
 
 
 async def test_a_wrong_password_is_a_problem(hives: Called) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,3 +53,13 @@ def test_without_tiles_the_map_has_the_shipped_outlines() -> None:
     world = json.loads(read_contents()["/world.json"])
     assert world
     assert b"world.json" in read_contents()["/map.js"]
+
+
+def test_no_page_makes_html_of_a_text() -> None:
+    """But for the attribution of a map, which is made from an element with the text."""
+    ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|v-html|ui\.(html|markdown)\("
+    package = Path(str(files("penstock_hives")))
+    sources = [each for end in ("js", "py", "html") for each in package.rglob(f"*.{end}")]
+    assert len(sources) > 200
+    found = [each.name for each in sources if re.search(ways, each.read_text())]
+    assert found == ["map.js"]

@@ -113,6 +113,7 @@ async def test_an_alert_begins_once_is_told_and_ends(
 
     hands.now += timedelta(hours=2)
     database.execute("UPDATE sensor_status SET battery_mv = 3000")
+    database.execute("INSERT INTO push_endpoint (user_id, kind, address) VALUES (1, 'fcm', 'a')")
     assert await monitor.check() == 2
     assert await monitor.check() == 0
     [mail] = letters.sent
@@ -122,6 +123,11 @@ async def test_an_alert_begins_once_is_told_and_ends(
     assert f"{link}1" in mail.get_content()
     told = database.rows("SELECT title FROM notification WHERE user_id = 1 ORDER BY title")
     assert [row["title"] for row in told] == ["Battery low: main door", "No data: main door"]
+    due = database.rows("""
+        SELECT n.title FROM notification_delivery d JOIN notification n ON n.id = d.notification_id
+        WHERE d.state = 'pending' ORDER BY n.title
+    """)
+    assert due == told  # to each device, too
     alerts = await recent_alerts(resources.pool, 1, None, 10)
     assert {alert.kind for alert in alerts if alert.ended_at is None} == {"battery", "silence"}
 

@@ -40,6 +40,24 @@ def test_a_burst_passes_and_then_a_steady_rate() -> None:
         limits.take(known(1), "a")
 
 
+def test_an_address_makes_so_many_accounts_in_an_hour() -> None:
+    clock = Clock()
+    limits = RateLimiter(known=2, anonymous=1, burst=3, clock=clock, accounts=4)
+    for _ in range(4):
+        limits.take_account("a")
+
+    with pytest.raises(TooManyRequests, match="4 sign-ups and mails an hour") as refused:
+        limits.take_account("a")
+    assert refused.value.retry_after == pytest.approx(900)
+    limits.take_account("b")
+    limits.take(ANONYMOUS, "a")
+
+    clock.now = 900.0
+    limits.take_account("a")
+    with pytest.raises(TooManyRequests):
+        limits.take_account("a")
+
+
 def test_callers_do_not_spend_each_others() -> None:
     limits = RateLimiter(known=1, anonymous=1, burst=1, clock=Clock())
 

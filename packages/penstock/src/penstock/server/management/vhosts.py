@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 from penstock.broker.permissions import Permission
@@ -17,14 +18,14 @@ from penstock.server.management.api_call import (
     text_field,
 )
 from penstock.server.management.http import CREATED, NO_CONTENT, HttpResponse
-from penstock.server.management.list_query import item_response, list_response
+from penstock.server.management.list_query import item_response, named_list_response
 from penstock.server.management.overview import node_name
 
 FULL_PERMISSION: Final = Permission(".*", ".*", ".*")
 
 
 def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
-    stored = dict(call.broker.topology.all("vhost")).get(("vhost", vhost.name), {})
+    stored = call.broker.topology.get(("vhost", vhost.name)) or {}
     metadata = {"description": "", "tags": [], **stored}
     queues = [queue.describe() for queue in vhost.queues.values()]
     ready = sum(queue["messages_ready"] for queue in queues)
@@ -53,7 +54,7 @@ def _visible(call: ApiCall) -> list[VirtualHost]:
 
 async def list_vhosts(call: ApiCall) -> HttpResponse:
     """List virtual hosts."""
-    return await list_response(call, (describe_vhost(call, vhost) for vhost in _visible(call)))
+    return await named_list_response(call, _visible(call), partial(describe_vhost, call))
 
 
 async def get_vhost(call: ApiCall) -> HttpResponse:
