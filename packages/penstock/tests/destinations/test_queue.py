@@ -139,6 +139,21 @@ async def test_what_was_confirmed_does_not_come_back(stand: Stand) -> None:
     await stand.close()
 
 
+async def test_what_was_confirmed_together_does_not_come_back(stand: Stand) -> None:
+    queue = stand.queue(durable=True)
+    consumer = Client(queue).request()
+    for number in range(10):
+        queue.push(persistent(b"%d" % number) if number != 8 else message(b"8"))
+    deliveries = consumer.ear.deliveries
+    queue.channel_confirm_run(consumer, deliveries[:3])  # from the first on
+    queue.channel_confirm_run(consumer, deliveries[5:7])  # after a gap
+    queue.channel_confirm_run(consumer, deliveries[7:9])  # one of them is transient
+    assert (queue.unacknowledged, queue.acknowledged) == (3, 7)
+    stand = await stand.reopened()
+    assert Client(stand.vhost.queues["q"]).request().ear.bodies == [b"3", b"4", b"9"]
+    await stand.close()
+
+
 async def test_a_purge_empties_what_waits_and_leaves_what_is_out(stand: Stand) -> None:
     queue = stand.queue(durable=True)
     for body in (b"1", b"2", b"3"):

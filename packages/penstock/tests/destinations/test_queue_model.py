@@ -106,6 +106,21 @@ class QueueAgainstList(RuleBasedStateMachine):
         client.confirm(delivery)
         self.collect()
 
+    @rule(data=st.data())
+    @precondition(lambda self: self.unacknowledged)
+    def confirm_together(self, data: st.DataObject) -> None:
+        """As `basic.ack` with `multiple` does."""
+        last = data.draw(st.sampled_from(sorted(self.unacknowledged)))
+        client, _ = self.unacknowledged[last]
+        numbers = [
+            number
+            for number, (owner, _) in sorted(self.unacknowledged.items())
+            if owner is client and number <= last
+        ]
+        deliveries = [self.unacknowledged.pop(number)[1] for number in numbers]
+        self.queue.channel_confirm_run(client, deliveries)
+        self.collect()
+
     @rule(data=st.data(), requeue=st.booleans())
     @precondition(lambda self: self.unacknowledged)
     def fail(self, data: st.DataObject, requeue: bool) -> None:

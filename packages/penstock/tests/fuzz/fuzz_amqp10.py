@@ -120,8 +120,8 @@ class Owner:
     def on_detach(self, link: LinkEndpoint, closed: bool, error: Amqp10Error | None) -> None:
         self.told.append(("detach", link.name, closed, error and error.condition))
 
-    def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        self.told.append(("outcome", delivery.id, delivery.state))
+    def on_outcomes(self, deliveries: list[OutgoingDelivery]) -> None:
+        self.told += [("outcome", delivery.id, delivery.state) for delivery in deliveries]
 
     def _nothing(self, *_: Any) -> None:
         """It is the engine's."""

@@ -8,13 +8,14 @@ whole. Drivers and terminals that cannot use a run get its messages one by one.
     exchange → sink          push_run, if the sink `takes_runs`
     driver → terminal        `Channel.forward_run`, if the terminal has set it
     exchange → terminal      `Channel.confirm_run`, if the terminal has set it
+    terminal → driver        channel_confirm_run, if the driver is a `RunDriver`
 """
 
 from __future__ import annotations
 
 from typing import Final, Protocol, runtime_checkable
 
-from penstock.broker.contract import MAX_PACKET_ID, Message, Sink
+from penstock.broker.contract import MAX_PACKET_ID, Channel, Delivery, Message, Sink
 
 #: The longest run: with it, a message to a hundred receivers stays within a write batch.
 MAX_RUN_MESSAGES: Final = 64
@@ -49,3 +50,11 @@ class RunSink(Sink, Protocol):
 
     def push_run(self, run: MessageRun) -> int:
         """Returns ACCEPTED or LOGGED."""
+
+
+@runtime_checkable
+class RunDriver(Protocol):
+    """A driver that takes many acknowledgements of one channel together."""
+
+    def channel_confirm_run(self, channel: Channel, deliveries: list[Delivery]) -> None:
+        """As `channel_confirm` for each."""

@@ -245,6 +245,13 @@ class Users:
         variables = {"username": user.name, "vhost": vhost, "client_id": client_id}
         return permission.allows(kind, routing_key, variables)
 
+    def restricts_topics(self, user: User, vhost: str, exchange: str) -> bool:
+        """Whether routing keys of an exchange have to be checked."""
+        current = self._current(user)
+        if current is None:
+            return True
+        return (exchange or "amq.default") in current.topic_permissions.get(vhost, {})
+
     def is_client_id_allowed(self, user: User, client_id: str) -> bool:
         current = self._current(user)
         return current is not None and allows_client_id(current.client_ids, client_id)
@@ -538,6 +545,10 @@ class AccessControl:
                 f"{kind} access to topic '{key}' in exchange '{exchange}' in vhost "
                 f"'{self._vhost}' refused for user '{self.user.name}'"
             )
+
+    def restricts_topics(self, exchange: str) -> bool:
+        """Whether `check_topic` may refuse anything, until users or permissions change."""
+        return self._users.restricts_topics(self.user, self._vhost, exchange)
 
     def check_bind(self, exchange: Exchange, key: str, arguments: dict[str, Any]) -> None:
         self.check("read", "exchange", exchange.name)

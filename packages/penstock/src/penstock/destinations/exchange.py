@@ -341,8 +341,15 @@ class ExchangeDriver:
         self, message: Message, check_topic: Callable[[str], None] | None = None
     ) -> tuple[Sink, ...]:
         route = message.route
+        key = route[route[0] + 2 :]
+        if self.router.keyed and not message.flags & SENDER_SELECTED:
+            sinks = self._match_queues(key, message)
+            if sinks:
+                if self._caches:
+                    self._cache_route(route, sinks)
+                return sinks
         found: dict[Sink, None] = {}
-        keys = [route[route[0] + 2 :]]
+        keys = [key]
         if message.flags & SENDER_SELECTED:
             keys += sender_selected_keys(message)
         has_topics = len(keys) > 1 or not self.router.keyed  # besides the routing key
@@ -354,10 +361,22 @@ class ExchangeDriver:
         keyed = self._collect(keys, message, found, set())
         sinks = tuple(found)
         if keyed and len(keys) == 1 and sinks and self._caches:
-            if len(self._routes) >= ROUTE_CACHE_SIZE:
-                self.forget_routes()
-            self._routes[route] = sinks
+            self._cache_route(route, sinks)
         return sinks
+
+    def _cache_route(self, route: bytes, sinks: tuple[Sink, ...]) -> None:
+        if len(self._routes) >= ROUTE_CACHE_SIZE:
+            self.forget_routes()
+        self._routes[route] = sinks
+
+    def _match_queues(self, key: bytes, message: Message) -> tuple[Sink, ...]:
+        """The sinks of a routing key that leads to no other exchange; none if it leads to one, or
+        nowhere."""
+        matched = self.router.match(key, message)
+        for destination in matched:
+            if isinstance(destination, ExchangeDriver):
+                return ()
+        return tuple(dict.fromkeys(cast("Iterable[Sink]", matched)))
 
     def _collect(
         self, keys: list[bytes], message: Message, found: dict[Sink, None], visited: set[str]

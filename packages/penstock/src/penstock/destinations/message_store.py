@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -77,7 +77,7 @@ class MessageStore:
         *,
         expired: Callable[[Delivery], None],
         recovered: Callable[[], None],
-        settled: Container[int] = (),
+        settled: Collection[int] = (),
         tracks_sent: bool = False,
         in_sync: bool = False,
     ) -> None:
@@ -297,6 +297,19 @@ class MessageStore:
         if self._store is not None:
             self._store.acknowledge(delivery.offset, delivery.message.spool is not None)
 
+    def acknowledge_run(self, deliveries: list[Delivery]) -> None:
+        """Those of them that are in the log."""
+        store = self._store
+        if store is None:
+            return
+        offsets = [delivery.offset for delivery in deliveries]
+        spools = [delivery.message.spool for delivery in deliveries if offsets[0] >= 0]
+        if spools.count(None) == len(offsets) and store.acknowledge_run(offsets):
+            return
+        for delivery in deliveries:
+            if delivery.offset >= 0:
+                self.acknowledge(delivery)
+
     def mark_sent(self, delivery: Delivery) -> None:
         """Record that a logged message is about to be sent."""
         if self.log is not None and delivery.offset >= 0:
@@ -449,7 +462,7 @@ class MessageStore:
         self._charge(message)
         return delivery
 
-    def _recover(self, store: MessageLog, settled: Container[int]) -> None:
+    def _recover(self, store: MessageLog, settled: Collection[int]) -> None:
         """Restore persistent messages, as redelivered unless it is known that they were not sent.
 
         Offsets in `settled` are acknowledged, whatever the log says.
@@ -458,19 +471,35 @@ class MessageStore:
             return
         self._next_run = store.log.next_offset
         self._sent = frozenset(store.acks.sent)
-        for record in store.records():
-            message = record.message
-            if record.transient or record.offset in settled:
-                store.acknowledge(record.offset, message.spool is not None)
-                continue
-            self.ready += 1
-            self.ready_bytes += message.size
-            lane = self._lane(message)
-            if self._pages(lane):
-                lane.page(record.offset)
-            else:
-                lane.fresh.append(self._admit(record))
+        offset, end = store.first_offset, store.log.next_offset
+        while offset < end:
+            if self._pages(self._lanes[0]) and not settled:
+                count, size, after = store.count_pending(offset)
+                if count:
+                    self._lanes[0].page(offset, count)
+                    self.ready += count
+                    self.ready_bytes += size
+                    offset = after
+                    continue
+            records, offset = store.batch(offset, with_delivered=True)
+            for record in records:
+                self._recover_record(record, store, settled)
         self.schedule_expiry()
+
+    def _recover_record(
+        self, record: LoggedMessage, store: MessageLog, settled: Collection[int]
+    ) -> None:
+        message = record.message
+        if record.transient or record.offset in settled:
+            store.acknowledge(record.offset, message.spool is not None)
+            return
+        self.ready += 1
+        self.ready_bytes += message.size
+        lane = self._lane(message)
+        if self._pages(lane):
+            lane.page(record.offset)
+        else:
+            lane.fresh.append(self._admit(record))
 
     def close(self) -> None:
         """Stop; logged messages stay."""
@@ -525,11 +554,11 @@ class Backlog:
         """Put it back at its original position: requeued messages are older than all others."""
         heappush(self.requeued, (delivery.position, delivery))
 
-    def page(self, offset: int) -> None:
-        """Count a message that is in the log only."""
+    def page(self, offset: int, count: int = 1) -> None:
+        """Count messages from an offset on that are in the log only."""
         if not self.paged:
             self._next_page = offset
-        self.paged += 1
+        self.paged += count
 
     def peek(self, store: MessageLog | None) -> Delivery | None:
         while self.requeued:
@@ -692,13 +721,24 @@ class MessageLog:
         self.log.append_run(messages)
 
     def acknowledge(self, offset: int, spooled: bool) -> None:
-        acks = self.acks
-        acks.add(offset)
+        self.acks.add(offset)
         if spooled:
             self._bodies.remove(offset)
-        if acks.floor >= self._trim_at:
-            self._trim_at = acks.floor + TRIM_INTERVAL
-            self.log.truncate_before(acks.floor)
+        self._trim()
+
+    def acknowledge_run(self, offsets: list[int]) -> bool:
+        """Acknowledge messages that are not spooled; False if their offsets do not follow each
+        other."""
+        if not self.acks.add_run(offsets):
+            return False
+        self._trim()
+        return True
+
+    def _trim(self) -> None:
+        floor = self.acks.floor
+        if floor >= self._trim_at:
+            self._trim_at = floor + TRIM_INTERVAL
+            self.log.truncate_before(floor)
 
     def acknowledge_all(self) -> None:
         self.acks.add_range(self.acks.floor, self.log.next_offset)
@@ -751,11 +791,27 @@ class MessageLog:
             return None
         return chunk.timestamps[offset - chunk.base]
 
+    def count_pending(self, offset: int) -> tuple[int, int, int]:
+        """The number and the size of the messages of the chunk at `offset`, and the offset after
+        them, if it begins there and all are small, persistent and unacknowledged; else zeros."""
+        chunk = self.log.read(offset)
+        if chunk is None or chunk.base != offset or any(chunk.flags):
+            return 0, 0, 0
+        done = self.acks.done
+        if offset < self.acks.floor or (done and not done.isdisjoint(range(offset, chunk.end))):
+            return 0, 0, 0
+        return chunk.count, chunk.header.body_bytes, chunk.end
+
+    @property
+    def first_offset(self) -> int:
+        """Not above the offset of any unacknowledged record."""
+        return max(self.acks.floor, self.log.first_offset)
+
     def records(self) -> Iterator[LoggedMessage]:
         """Every unacknowledged record, oldest first."""
         if self.is_new:
             return
-        offset = max(self.acks.floor, self.log.first_offset)
+        offset = self.first_offset
         while offset < self.log.next_offset:
             records, offset = self.batch(offset, with_delivered=True)
             yield from records

@@ -153,6 +153,17 @@ class ClassicQueue:
         if not self.unacknowledged and self._awaiting_handover:
             self._hand_over()
 
+    def channel_confirm_run(self, channel: Channel, deliveries: list[Delivery]) -> None:
+        count = len(deliveries)
+        self.unacknowledged -= count
+        self.acknowledged += count
+        if self._consumer_timeout is not None:
+            for delivery in deliveries:
+                self._consumer_timeout.on_settled(delivery)
+        self._messages.acknowledge_run(deliveries)
+        if not self.unacknowledged and self._awaiting_handover:
+            self._hand_over()
+
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
         self.unacknowledged -= 1
         if self._consumer_timeout is not None:
@@ -346,9 +357,8 @@ class ClassicQueue:
             self.consumers.pause(channel)
         if not channel.settled:
             self.unacknowledged += count
-        elif deliveries[0].offset >= 0 or deliveries[-1].offset >= 0:
-            for delivery in deliveries:
-                self._messages.acknowledge(delivery)
+        else:
+            self._messages.acknowledge_run(deliveries)
         return True
 
     def _pull(self, channel: Channel) -> None:

@@ -125,20 +125,19 @@ class TopicTrie(Generic[T]):
             for node in here:
                 if node.sticky:
                     there.append(node)
-                if node.words is not None:
-                    child = node.words.get(word)
-                    if child is not None:
-                        there.append(child)
-                        if child.many is not None:
-                            there.append(child.many)
-                child = node.any
-                if child is not None:
+                if (words := node.words) is not None and (child := words.get(word)) is not None:
+                    there.append(child)
+                    if child.many is not None:
+                        there.append(child.many)
+                if (child := node.any) is not None:
                     there.append(child)
                     if child.many is not None:
                         there.append(child.many)
             if not there:
                 return []
             here = there if len(there) < 3 else list(dict.fromkeys(there))
+        if len(here) == 1 and not isinstance(here[0].only, _Nothing):
+            return [here[0].only]
         found: dict[T, int] = {}
         for node in here:
             if not isinstance(node.only, _Nothing):

@@ -403,6 +403,11 @@ class TracedQueue(ClassicQueue):
         self._trace(delivery, "acknowledged")
         super().channel_confirm(channel, delivery)
 
+    def channel_confirm_run(self, channel: Channel, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            self._trace(delivery, "acknowledged")
+        super().channel_confirm_run(channel, deliveries)
+
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
         self._trace(delivery, "requeued" if requeue else "rejected")
         super().channel_failure(channel, delivery, requeue)

@@ -2,8 +2,9 @@
 
 For each ready socket asyncio creates a handle, queues it and runs it later. With a thousand sensors
 and small messages that costs as much as the messages. Here the broker's sockets are served within
-the poll; everything else (timers, tasks, TLS, subprocesses) is asyncio's. Callbacks run at the end
-of each pass, so that output of several reads is sent together.
+the poll; everything else (timers, tasks, TLS, subprocesses) is asyncio's, and gets its turn when it
+has something to do. Callbacks run at the end of each pass, so that output of several reads is sent
+together.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import Context
 from itertools import islice
 from select import EPOLLIN, EPOLLOUT
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVarTuple
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -44,6 +46,7 @@ class BrokerSelector(selectors.BaseSelector):
         self._served: list[ServedSocket | None] = []
         self._on_pass_end: list[Callable[[], None]] = []
         self._unserved: list[tuple[int, int]] = []  # ready in the last pass
+        self.has_callbacks = False  #: the loop has something to run, or another timer
 
     # For the broker.
 
@@ -100,14 +103,29 @@ class BrokerSelector(selectors.BaseSelector):
         return changed
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.has_callbacks = False
+        self._end_pass()
+        until = math.inf if timeout is None else monotonic() + timeout
+        while True:
+            if self.has_callbacks:
+                timeout = 0
+            ready, is_idle = self._serve_ready(-1 if timeout is None else timeout)
+            self._end_pass()
+            # asyncio's own work has its turn; without any, it would only come back.
+            if ready or is_idle or self._unserved or self.has_callbacks or timeout == 0:
+                return ready
+            if timeout is not None:
+                timeout = max(0, until - monotonic())
+
+    def _end_pass(self) -> None:
         for callback in self._on_pass_end:
             callback()
-        if timeout is None:
-            timeout = -1
-        elif timeout > 0:
+
+    def _serve_ready(self, timeout: float) -> tuple[list[tuple[selectors.SelectorKey, int]], bool]:
+        """Poll once, and serve the broker's sockets; returns what is ready of asyncio, and whether
+        nothing was ready at all."""
+        if timeout > 0:
             timeout = math.ceil(timeout * 1e3) * 1e-3  # as epoll counts; never too early
-        else:
-            timeout = 0
         ready = []
         served = self._served
         if self._unserved:
@@ -128,9 +146,7 @@ class BrokerSelector(selectors.BaseSelector):
                     late = deadline > 0 and monotonic() > deadline
             elif key := self._keys.get(number):
                 ready.append((key, _happened(events) & key.events))
-        for callback in self._on_pass_end:
-            callback()
-        return ready
+        return ready, not found
 
     def close(self) -> None:
         self._epoll.close()
@@ -157,10 +173,36 @@ class _Keys(Mapping["FileDescriptorLike", selectors.SelectorKey]):
         return len(self._keys)
 
 
+_Arguments = TypeVarTuple("_Arguments")
+
+
 class BrokerEventLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.poll = BrokerSelector()
         super().__init__(self.poll)
+
+    def call_soon(
+        self,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        self.poll.has_callbacks = True
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self.poll.has_callbacks = True
+        return super().call_at(when, callback, *args, context=context)
+
+    def stop(self) -> None:
+        self.poll.has_callbacks = True
+        super().stop()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

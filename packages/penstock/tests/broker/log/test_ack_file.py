@@ -61,6 +61,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(0, 40)),
         st.tuples(st.just("range"), st.tuples(st.integers(0, 40), st.integers(0, 40))),
+        st.tuples(st.just("run"), st.tuples(st.integers(0, 3), st.integers(1, 5))),
         st.just(("write", None)),
         st.just(("reopen", None)),
         st.tuples(st.just("cut"), st.integers(0, 41)),
@@ -84,6 +85,11 @@ def test_it_behaves_as_a_set(
             case "range", (int(start), int(stop)):
                 acks.add_range(start, stop)
                 model |= set(range(start, stop))
+            case "run", (int(gap), int(count)):
+                run = range(acks.floor + gap, min(acks.floor + gap + count, 41))
+                fits = not gap and not acks.done
+                assert not run or acks.add_run(list(run)) is fits
+                model |= set(run) if fits else set()
             case "write", _:
                 idle.write()
             case "reopen", _:

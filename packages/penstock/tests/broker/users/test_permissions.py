@@ -89,6 +89,17 @@ def test_a_topic_permission_narrows_the_keys_of_one_exchange(users: Users) -> No
     assert users.is_topic_allowed(guest, "/", "another", "write", "other.a")
 
 
+def test_keys_are_checked_where_there_are_topic_permissions(users: Users) -> None:
+    guest = users.get("guest")
+    users.set_topic_permissions("guest", "/", "amq.topic", TopicPermission(write="^a"))
+    assert users.restricts_topics(guest, "/", "amq.topic")
+    assert not users.restricts_topics(guest, "/", "another")
+    assert not users.restricts_topics(guest, "other", "amq.topic")
+
+    users.delete("guest")
+    assert users.restricts_topics(guest, "/", "another")  # it may nothing any more
+
+
 def test_a_variable_is_taken_literally(users: Users) -> None:
     guest = users.get("guest")
     users.set_topic_permissions("guest", "/", "amq.topic", TopicPermission(read="^{client_id}$"))

@@ -294,8 +294,9 @@ class Peer:
     def on_abort(self, delivery: IncomingDelivery) -> None:
         self._parts.pop(delivery, None)
 
-    def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        self.outcomes[delivery] = delivery.state
+    def on_outcomes(self, deliveries: list[OutgoingDelivery]) -> None:
+        for delivery in deliveries:
+            self.outcomes[delivery] = delivery.state
 
     def on_settled(self, delivery: IncomingDelivery) -> None:
         """Tests look at the delivery."""

@@ -89,8 +89,8 @@ class End:
     def on_abort(self, delivery: IncomingDelivery) -> None:
         self.told.append(("abort", delivery))
 
-    def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        self.told.append(("outcome", delivery))
+    def on_outcomes(self, deliveries: list[OutgoingDelivery]) -> None:
+        self.told += [("outcome", delivery) for delivery in deliveries]
 
     def on_settled(self, delivery: IncomingDelivery) -> None:
         self.told.append(("settled", delivery))

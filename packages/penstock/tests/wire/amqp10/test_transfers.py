@@ -22,6 +22,8 @@ from penstock.wire.amqp10.performatives import (
     encode_delivery_state,
 )
 from penstock.wire.amqp10.transfers import (
+    TransferPerformative,
+    TransferReader,
     decode_disposition,
     decode_flow,
     decode_transfer,
@@ -64,6 +66,39 @@ def test_a_transfer_is_read_as_it_was_written(
     assert (read.settled, read.more) == (settled, more)
     assert written[at:] == b"abc"
     assert fields_of(written)[:2] == [handle, number]
+
+
+transfers = st.tuples(
+    st.sampled_from((UInt(0), UInt(3), UInt(300))),  # handle
+    st.one_of(st.none(), words.map(UInt), st.integers(0, 255).map(UInt)),  # delivery id
+    st.one_of(st.none(), st.binary(max_size=3)),  # tag
+    st.sampled_from((None, UInt(0))),
+    st.sampled_from((None, True, False)),
+    st.booleans(),
+    st.none(),
+    st.sampled_from((None, Described(ULong(0x24), []))),
+)
+
+
+@given(st.lists(st.tuples(transfers, st.integers(1, 8)), max_size=12), st.integers(0, 2))
+def test_transfers_in_a_row_are_read_as_each_alone(
+    fields: list[tuple[tuple[Any, ...], int]], short: int
+) -> None:
+    reader = TransferReader()
+    for values, count in fields:
+        data = b"???" + performative(0x14, list(values[:count]))[3:]
+        stop = len(data) - short  # bytes that follow are of another frame
+        alone: Any = None
+        with contextlib.suppress(DecodeError):
+            alone = decode_transfer(data, 3, stop)
+        if alone is None:
+            with pytest.raises(DecodeError):
+                reader.read(data, 3, stop)
+            continue
+        read, at = reader.read(data, 3, stop)
+        assert at == alone[1]
+        for name in TransferPerformative.__slots__:
+            assert getattr(read, name) == getattr(alone[0], name)
 
 
 @given(channels, words, st.booleans(), st.booleans())

@@ -79,6 +79,14 @@ class AckFile:
         if self.sent:
             self.sent.discard(offset)
 
+    def add_run(self, offsets: list[int]) -> bool:
+        """Add offsets if they follow each other from the floor on; returns whether they do."""
+        start, count = self.floor, len(offsets)
+        if self.done or self.sent or offsets != [*range(start, start + count)]:
+            return False
+        self.add_range(start, start + count)
+        return True
+
     def mark_sent(self, offset: int) -> None:
         if offset not in self.sent:
             self.sent.add(offset)

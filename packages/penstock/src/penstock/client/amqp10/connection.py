@@ -276,9 +276,10 @@ class Amqp10ClientConnection(asyncio.Protocol):
         end: Amqp10LinkHandler = delivery.link.context
         end.on_abort(delivery)
 
-    def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        end: Amqp10LinkHandler = delivery.link.context
-        end.on_outcome(delivery)
+    def on_outcomes(self, deliveries: list[OutgoingDelivery]) -> None:
+        for delivery in deliveries:
+            end: Amqp10LinkHandler = delivery.link.context
+            end.on_outcome(delivery)
 
     def on_settled(self, delivery: IncomingDelivery) -> None:
         """Nothing to do: the delivery is settled on our side."""

@@ -5,7 +5,7 @@ It knows no files: expiry, the log and bodies are the store's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -82,9 +82,11 @@ class RetainedIndex:
     def match(self, pattern: bytes) -> Iterator[bytes]:
         return self._tree.match(pattern)
 
-    def messages(self, pattern: bytes) -> Iterator[Message | tuple[bytes, RetainedRecord]]:
-        """The matching messages, flagged FROM_RETAINED; instead of those that expire, or are in a
-        file, their keys and records. The index may change meanwhile."""
+    def messages(
+        self, pattern: bytes, other: Callable[[bytes, RetainedRecord], Message | None]
+    ) -> Iterator[Message | None]:
+        """The matching messages, flagged FROM_RETAINED; `other` makes those that expire or are in a
+        file. The index may change meanwhile."""
         unpack = _FIXED.unpack_from
         envelopes = self._envelopes
         last_envelope = exchange = header = b""
@@ -92,7 +94,7 @@ class RetainedIndex:
         for key, packed in self._tree.items(pattern):
             _, deadline, envelope, flags, spooled = unpack(packed)
             if deadline or spooled or flags & EXPIRES:
-                yield key, unpack_record(packed)
+                yield other(key, unpack_record(packed))
                 continue
             body = packed[BODY_OFFSET:]
             if envelopes.kept[envelope] is not last_envelope or len(body) != last_size:

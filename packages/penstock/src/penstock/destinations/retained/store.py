@@ -128,8 +128,7 @@ class RetainedStore:
 
     def messages(self, pattern: RetainedKey) -> Iterator[Message | None]:
         """The messages whose keys match, lazily; None is one that has expired or is lost."""
-        for found in self._index.messages(pattern):
-            yield found if isinstance(found, Message) else self._message(*found)
+        return self._index.messages(pattern, self._message)
 
     def _message(self, key: RetainedKey, record: RetainedRecord) -> Message | None:
         now = self.log.now() if record.deadline else 0

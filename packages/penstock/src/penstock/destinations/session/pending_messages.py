@@ -129,6 +129,11 @@ class PastMessages:
         """None is a message that was replaced, removed or not selected."""
         self._wanted.append((messages, effective_subscription([subscription])))
 
+    @property
+    def first(self) -> tuple[Iterator[Message | None], EffectiveSubscription] | None:
+        """The messages that are delivered now."""
+        return self._wanted[0] if self._wanted else None
+
     def next(self) -> tuple[Message | None, EffectiveSubscription] | None:
         """None at the end."""
         while self._wanted:

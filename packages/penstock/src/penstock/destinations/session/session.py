@@ -14,6 +14,7 @@ in `pending_messages.py`, shared subscriptions in `shared_subscriptions.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from penstock.broker.contract import (
@@ -364,10 +365,11 @@ class MqttSessionQueue:
         if channel is not None and not self._draining_later:
             count = 0
             while channel.credit > 0 and self._sending is None:
-                if not self._deliver_run(channel) and not self._deliver_next(channel):
+                is_run = self._deliver_run(channel) or self._deliver_past_run(channel)
+                if not is_run and not self._deliver_next(channel):
                     break
                 count += 1
-                if not count % DELIVERIES_PER_SLICE and write_batch.is_over():
+                if (is_run or not count % DELIVERIES_PER_SLICE) and write_batch.is_over():
                     self._draining_later = True
                     write_batch.defer(self._continue_drain)
                     break
@@ -403,6 +405,29 @@ class MqttSessionQueue:
         self._last_packet_id = run.packet_id + len(messages) - 1
         store.drop_run(deliveries)
         return True
+
+    def _deliver_past_run(self, channel: Channel) -> bool:
+        """Deliver past messages at QoS 0 in a row; returns whether there were any."""
+        found = None if self._past is None else self._past.first
+        store = self._pending.store
+        if found is None or len(self.inflight) >= self._window:
+            return False
+        messages, subscription = found
+        if subscription.qos or not subscription.plain or (store is not None and store.has_requeued):
+            return False
+        forward = channel.terminal.channel_forward
+        count = 0
+        for message in islice(messages, DELIVERIES_PER_SLICE):
+            count += 1
+            if message is None:
+                continue
+            if message.flags & EXPIRES or message.spool is not None:
+                self._deliver_past(channel, message, subscription)
+            else:
+                forward(channel, message, None)
+            if channel.credit <= 0 or self._sending is not None:
+                break
+        return count > 0
 
     def _deliver_next(self, channel: Channel) -> bool:
         if len(self.inflight) >= self._window:

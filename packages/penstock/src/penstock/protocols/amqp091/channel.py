@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.content_header import message_flags
@@ -23,7 +24,7 @@ from penstock.broker.contract import (
     Driver,
     Message,
 )
-from penstock.broker.message_run import MessageRun
+from penstock.broker.message_run import MessageRun, RunDriver
 from penstock.core.basic_properties import decode_header, decode_route, encode_header
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed, Unsupported
 from penstock.wire.amqp091 import methods
@@ -50,6 +51,7 @@ class Amqp091Producer(Channel):
         "permitted",
         "post",
         "post_run",
+        "restricts_topics",
         "uses_topic_permissions",
     )
 
@@ -59,9 +61,8 @@ class Amqp091Producer(Channel):
         self.confirms = channel.confirms
         self.exchange = exchange
         self.permitted = False  #: the user may write to the exchange
-        self.uses_topic_permissions = (
-            driver.uses_topic_permissions
-        )  #: topic permissions apply to routing keys
+        self.uses_topic_permissions = driver.uses_topic_permissions  #: for routing keys
+        self.restricts_topics = True  #: the user has such permissions
         self.check_topic = partial(channel.connection.access.check_topic, "write", exchange)
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
         self.post_run: Callable[[Channel, MessageRun, Sequence[int]], bool]
@@ -81,6 +82,7 @@ class Amqp091Consumer(Channel):
         "method_encoder",
         "prefetch",
         "queue",
+        "run_driver",
         "tag",
         "unacked",
     )
@@ -96,6 +98,7 @@ class Amqp091Consumer(Channel):
     ) -> None:
         super().__init__(channel.writer, driver, settled)
         self.channel = channel
+        self.run_driver = driver if isinstance(driver, RunDriver) else None
         self.queue = queue
         self.tag = tag
         self.prefetch = prefetch
@@ -155,11 +158,15 @@ class ChannelConfirms:
             return
         before = upto = self._upto
         single: list[int] = []
-        for receipt in receipts:
-            if receipt == upto + 1:
-                upto = receipt
-            else:
-                single.append(receipt)
+        count = len(receipts)
+        if receipts == [*range(before + 1, before + 1 + count)]:  # the usual case
+            upto += count
+        else:
+            for receipt in receipts:
+                if receipt == upto + 1:
+                    upto = receipt
+                else:
+                    single.append(receipt)
         last = upto  # confirmed now, without a gap before it
         self._upto = upto
         if single or self._ahead:
@@ -171,7 +178,7 @@ class ChannelConfirms:
         for receipt in single:
             if receipt > last:
                 channel.send(encode_basic_ack(channel.number, receipt, False))
-        channel.connection.host.kernel.metrics.confirmed += len(receipts)
+        channel.connection.host.kernel.metrics.confirmed += count
 
     def refuse(self, receipt: int) -> None:
         channel = self._channel
@@ -325,7 +332,7 @@ class AmqpChannel:
         is_whole = len(route) > size and len(route) == size + 1 + route[size]
         if producer is None or not producer.permitted or not is_whole:
             producer = self._open_producer(route)
-        if producer.uses_topic_permissions:
+        if producer.restricts_topics:
             key = route[size + 1 :].decode("utf-8", "surrogateescape")
             self.connection.access.check_topic("write", producer.exchange, key)
         if len(self.producers) >= MAX_CACHED_ROUTES:
@@ -349,6 +356,9 @@ class AmqpChannel:
             driver.channel_open(producer, {})
             self._by_exchange[route[1 : route[0] + 1]] = producer
         producer.permitted = True
+        producer.restricts_topics = (
+            producer.uses_topic_permissions and connection.access.restricts_topics(exchange)
+        )
         return producer
 
     def forget_permissions(self) -> None:
@@ -398,8 +408,7 @@ class AmqpChannel:
 
     def ack(self, tag: int, multiple: bool) -> None:
         if multiple:
-            for taken in self.take_unacked(tag, True):
-                self.settle(*taken)
+            self._ack_multiple(tag)
             return
         unacked = self.unacked.pop(tag, None)
         if unacked is None:
@@ -414,6 +423,20 @@ class AmqpChannel:
         writer.acknowledged += 1
         writer.awaiting_credit[consumer] = None
 
+    def _ack_multiple(self, tag: int) -> None:
+        taken = self.take_unacked(tag, True)
+        if self.transaction is None and taken:
+            consumer = taken[0][1][0]
+            deliveries = [one[1] for _, one in taken if one[0] is consumer]
+            if consumer.run_driver is not None and len(deliveries) == len(taken):
+                consumer.unacked -= len(taken)
+                consumer.run_driver.channel_confirm_run(consumer, deliveries)
+                self.writer.acknowledged += len(taken)
+                self.writer.awaiting_credit[consumer] = None
+                return
+        for known, unacked in taken:
+            self.settle(known, unacked)
+
     def take_unacked(self, tag: int, multiple: bool) -> list[tuple[int, UnackedDelivery]]:
         """Remove the deliveries that an acknowledgement covers."""
         unacked = self.unacked
@@ -422,11 +445,7 @@ class AmqpChannel:
         elif multiple:
             if tag not in unacked:
                 raise PreconditionFailed(f"unknown delivery tag {tag}")
-            tags = []
-            for known in unacked:
-                if known > tag:
-                    break
-                tags.append(known)
+            tags = list(takewhile(tag.__ge__, unacked))
         else:
             if tag not in unacked:
                 raise PreconditionFailed(f"unknown delivery tag {tag}")

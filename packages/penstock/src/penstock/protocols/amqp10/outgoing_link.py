@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.contract import Channel, Delivery, Driver
+from penstock.broker.message_run import RunDriver
 from penstock.wire.amqp10.performatives import (
     OUTCOMES,
     SETTLED,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 class OutgoingLink(Channel):
     __slots__ = (
+        "_run_driver",
         "_stream",
         "arguments",
         "ends",
@@ -58,6 +60,7 @@ class OutgoingLink(Channel):
         #: Deliveries from before an interruption: tag, delivery, state at the client.
         self.resuming: deque[tuple[int, Delivery, DeliveryState | None]] = deque()
         self._stream = stream
+        self._run_driver = driver if isinstance(driver, RunDriver) else None
         if not stream:
             self.forward_run = writer.forward_run
 
@@ -147,6 +150,20 @@ class OutgoingLink(Channel):
                 delivery.count -= 1  # the queue counts an attempt, which this was not
                 delivery.released = True
             self.driver.channel_failure(self, delivery, True)
+
+    def accept_run(self, deliveries: list[OutgoingDelivery]) -> bool:
+        """Settle deliveries together, if all are open ones of this link and accepted."""
+        link, opened = self.link, self.open
+        if self._run_driver is None or len(deliveries) < 2:
+            return False
+        for one in deliveries:
+            if one.link is not link or one not in opened or not isinstance(one.state, Accepted):
+                return False
+        for one in deliveries:
+            del opened[one]
+        self._run_driver.channel_confirm_run(self, [one.context for one in deliveries])
+        self.writer.acknowledged += len(deliveries)
+        return True
 
     @property
     def is_resumable(self) -> bool:

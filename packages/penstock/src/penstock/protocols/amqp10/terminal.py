@@ -375,9 +375,16 @@ class Amqp10Terminal(asyncio.Protocol):
                 transaction.abandon(delivery)
         incoming_link.abandon()
 
-    def on_outcome(self, delivery: OutgoingDelivery) -> None:
+    def on_outcomes(self, deliveries: list[OutgoingDelivery]) -> None:
         if self.run_link is not None:
             self.post_run()
+        outgoing_link = deliveries[0].link.context
+        if isinstance(outgoing_link, OutgoingLink) and outgoing_link.accept_run(deliveries):
+            return
+        for delivery in deliveries:
+            self._on_outcome(delivery)
+
+    def _on_outcome(self, delivery: OutgoingDelivery) -> None:
         outgoing_link = delivery.link.context
         if isinstance(outgoing_link, OutgoingLink) and delivery in outgoing_link.open:
             state = delivery.state

@@ -412,8 +412,8 @@ class Amqp10Events(Protocol):
     def on_abort(self, delivery: IncomingDelivery) -> None:
         """The sender has aborted an incomplete delivery."""
 
-    def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """The peer has settled a delivery of ours or sent its outcome (`state`)."""
+    def on_outcomes(self, deliveries: list[OutgoingDelivery]) -> None:
+        """The peer has settled deliveries of ours or sent their outcome (`state`)."""
 
     def on_settled(self, delivery: IncomingDelivery) -> None:
         """The peer has settled a delivery that it sent."""

@@ -49,9 +49,9 @@ from penstock.wire.amqp10.performatives import (
 from penstock.wire.amqp10.transfers import (
     DispositionPerformative,
     FlowPerformative,
+    TransferReader,
     decode_disposition,
     decode_flow,
-    decode_transfer,
     encode_disposition,
     encode_session_flow,
 )
@@ -69,6 +69,7 @@ class Amqp10Session:
         "_links",
         "_remote_handle_max",
         "_remote_handles",
+        "_transfers",
         "begun",
         "channel",
         "connection",
@@ -96,6 +97,7 @@ class Amqp10Session:
         self._links: dict[tuple[str, bool], LinkEndpoint] = {}
         self._handles: dict[int, LinkEndpoint] = {}
         self._remote_handles: dict[int, LinkEndpoint] = {}
+        self._transfers = TransferReader()
 
     def begin(self) -> None:
         self.begun = True
@@ -226,7 +228,7 @@ class Amqp10Session:
     # Incoming.
 
     def on_transfer(self, data: bytes, at: int, stop: int) -> None:
-        transfer, at = decode_transfer(data, at, stop)
+        transfer, at = self._transfers.read(data, at, stop)
         room = self.incoming_window.transferred()
         link = self._remote_handles.get(transfer.handle)
         if link is None:
@@ -303,22 +305,25 @@ class Amqp10Session:
         state = disposition.state
         final = isinstance(state, OUTCOMES)
         outgoing = self.outgoing
-        on_outcome = self.connection.events.on_outcome
+        on_outcomes = self.connection.events.on_outcomes
+        numbers = _deliveries_in_range(outgoing, disposition)
+        if not numbers:
+            return
         if disposition.settled or final:
-            numbers = _deliveries_in_range(outgoing, disposition)
-            for number in numbers:
-                delivery = outgoing.pop(number)
+            deliveries = [outgoing.pop(number) for number in numbers]
+            for delivery in deliveries:
                 delivery.settled = True
                 if state is not None:
                     delivery.state = state
-                on_outcome(delivery)
-            if numbers and not disposition.settled:
+            on_outcomes(deliveries)
+            if not disposition.settled:
                 self.dispose(SENDER, numbers[0], numbers[-1], True, state)
         elif state is not None:
-            for number in _deliveries_in_range(outgoing, disposition):
-                outgoing[number].state = state
-                if isinstance(state, TransactionalState):
-                    on_outcome(outgoing[number])
+            deliveries = [outgoing[number] for number in numbers]
+            for delivery in deliveries:
+                delivery.state = state
+            if isinstance(state, TransactionalState):
+                on_outcomes(deliveries)
 
     # Outgoing.
 

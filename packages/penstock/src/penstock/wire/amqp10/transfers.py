@@ -116,6 +116,69 @@ def decode_transfer(data: bytes, at: int, stop: int) -> tuple[TransferPerformati
     return transfer, at
 
 
+class TransferReader:
+    """Decodes the transfers of a session. One with the octets of the last, except for its delivery
+    id and tag, is not decoded again."""
+
+    __slots__ = (
+        "_between",
+        "_id_at",
+        "_lead",
+        "_rest",
+        "_size",
+        "_tag_at",
+        "_tag_end",
+        "_transfer",
+    )
+
+    def __init__(self) -> None:
+        self._size = 0  # of the last performative
+        self._lead = b""  # up to the delivery id; empty if none can be compared
+        self._between = b""  # between the id and the tag
+        self._rest = b""  # after the tag
+        self._id_at = self._tag_at = self._tag_end = 0
+        self._transfer: TransferPerformative
+
+    def read(self, data: bytes, at: int, stop: int) -> tuple[TransferPerformative, int]:
+        """As `decode_transfer`; the performative is valid until the next call."""
+        payload = at + self._size
+        if self._lead and payload <= stop and data.startswith(self._lead, at):
+            tag_at, tag_end = at + self._tag_at, at + self._tag_end
+            between = self._between
+            if data.startswith(between, tag_at - len(between)) and data.startswith(
+                self._rest, tag_end
+            ):
+                transfer = self._transfer
+                transfer.delivery_id = int.from_bytes(
+                    data[at + self._id_at : tag_at - len(between)], "big"
+                )
+                transfer.delivery_tag = data[tag_at:tag_end]
+                return transfer, payload
+        transfer, payload = decode_transfer(data, at, stop)
+        if payload - at != self._size:
+            self._size = payload - at
+            self._lead = b""
+        else:  # the second of this size
+            self._learn(data[at:payload], transfer)
+        return transfer, payload
+
+    def _learn(self, data: bytes, transfer: TransferPerformative) -> None:
+        self._lead = b""
+        if not transfer.delivery_tag or transfer.delivery_id is None or transfer.state is not None:
+            return
+        at, _, _ = _open_list(data, 0, len(data))
+        _, at = _uint(data, at)
+        width = {0x52: 1, 0x70: 4}.get(data[at], 0)
+        tag_at = at + 1 + width + 2
+        if not width or data[tag_at - 2] != 0xA0:
+            return
+        self._transfer = transfer
+        self._id_at, self._tag_at = at + 1, tag_at
+        self._tag_end = tag_at + len(transfer.delivery_tag)
+        self._lead, self._between = data[: at + 1], data[tag_at - 2 : tag_at]
+        self._rest = data[self._tag_end :]
+
+
 def _rest_of_transfer(
     transfer: TransferPerformative, data: bytes, at: int, after: int, count: int
 ) -> int:
