@@ -519,7 +519,7 @@ PAGES = {
     "/hives/deals/1": "times shown",
     "/hives/sensors/new": "Add the sensor",
     "/hives/sensors/1": "Configuration",
-    "/hives/start": "The first report",
+    "/hives/start": "Getting started",
 }
 
 
