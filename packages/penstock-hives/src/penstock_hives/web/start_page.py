@@ -110,6 +110,7 @@ async def _first_report(context: DashboardContext, account: int | None, step: in
             icon.set_name("check_circle")
             icon.classes(replace="p-good-text")
             link.set_visibility(True)
+            hint.set_visibility(False)
 
     waiting = "5. The first report"
     with ui.row().classes("p-card w-full items-center gap-3"):
@@ -118,7 +119,7 @@ async def _first_report(context: DashboardContext, account: int | None, step: in
         ui.space()
         link = ui.button("To your places").props("unelevated no-caps href=/hives")
         link.set_visibility(False)
-        if step == 4:
-            ui.label("Waiting; a sensor reports when somebody passes.").classes("p-muted")
+        hint = ui.label("Waiting; a sensor reports when somebody passes.").classes("p-muted")
+        hint.set_visibility(step == 4)
     await look()
     ui.timer(_POLL_SECONDS, look)
