@@ -203,7 +203,7 @@ class CutRound:
             load = RecordedLoad(port, mqtt_port)
             load.run(seconds)
         finally:
-            process.end(signal.SIGKILL)
+            process.end(signal.SIGUSR1)
         self.trace = read_trace(folder / "trace")
         self._events = load.events
         self._check_completeness(data)

@@ -4,7 +4,8 @@
 The functions of `os` and `io` that change files are replaced before anything else is imported. A
 record is pickled: nanoseconds of the monotonic clock, and the fields of one operation, in the order
 of the operations. A sync has two records, its beginning and its end. Below the directory of TRACE
-only; whether the records are complete is checked by their replay.
+only; whether the records are complete is checked by their replay. SIGUSR1 kills the broker between
+two operations, so that none is done and not recorded.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import builtins
 import io
 import os
 import pickle
+import signal
 import stat
 import sys
 import threading
@@ -184,6 +186,17 @@ class Recorder:
             vars(module)["open"] = self.open
         RecordedFile.recorder = self
 
+    def end_at_signal(self) -> None:
+        """Before other threads start, which inherit the signal mask."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+
+        def wait() -> None:
+            signal.sigwait({signal.SIGUSR1})
+            with self.lock:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Thread(target=wait, daemon=True).start()
+
 
 class RecordedFile(io.FileIO):
     recorder: Recorder
@@ -200,7 +213,9 @@ if __name__ == "__main__":
     trace = Path(sys.argv.pop(1))
     import shutil  # noqa: F401 - it asks whether functions of os take descriptors
 
-    Recorder(trace, trace.parent / "data").install()
+    recorder = Recorder(trace, trace.parent / "data")
+    recorder.install()
+    recorder.end_at_signal()
     from penstock.__main__ import main
 
     main()
