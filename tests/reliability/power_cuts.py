@@ -31,6 +31,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from penstock.core.config import BrokerSettings
 from penstock.server import Broker
 from tests.peers import Process, free_port
+from tests.reliability.exactly_once import ExactlyOnceClient
 from tests.reliability.records import Records
 from tests.reliability.simulated_disk import Record, SimulatedDisk, read_trace
 
@@ -46,6 +47,7 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     "large": {},
     "transactions": {},
     "mqtt": {},
+    "once": {},
     # From here …
     "work": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work-rejected"},
     "order": {},
@@ -53,6 +55,8 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     "work-rejected": {},
     "order-done": {},
 }
+#: Published after a power cut.
+AFTER: Final = "after"
 #: A message of the first is in one of both.
 MOVES: Final = {"work": "work-rejected", "order": "order-done"}
 _TRACED: Final = Path(__file__).with_name("traced_broker.py")
@@ -60,7 +64,8 @@ _TRACED: Final = Path(__file__).with_name("traced_broker.py")
 
 class ClientEvent(NamedTuple):
     at: int  #: nanoseconds of the monotonic clock
-    #: `sent`; `confirmed`; `taking` before an acknowledgement.
+    #: `sent`; `confirmed`; `taking` before an acknowledgement; of QoS 2 also `completed` by PUBCOMP
+    #: for the publisher, `released` by PUBREL for the subscriber.
     kind: str
     queue: str
     message: str = ""
@@ -79,17 +84,22 @@ class RecordedLoad:
             for queue, arguments in QUEUES.items():
                 channel.queue_declare(queue, durable=True, arguments=arguments)
             channel.queue_bind("mqtt", "amq.topic", "t")
+            channel.queue_bind("once", "amq.topic", "once")
+        subscriber = ExactlyOnceClient(self._mqtt_port, "subscriber")
+        subscriber.subscribe("once")
         loads = (
             *(lambda queue=queue: self._publish(queue) for queue in ("classic", "quorum")),
             *(lambda queue=queue: self._publish(queue) for queue in ("stream", "large", *MOVES)),
             *(self._publish_transactions, self._take, self._declare, self._publish_mqtt),
-            *(self._reject, self._process),
+            *(self._reject, self._process, self._publish_once),
+            lambda: self._receive_once(subscriber),
         )
         threads = [threading.Thread(target=load, daemon=True) for load in loads]
         for thread in threads:
             thread.start()
         self._stop.wait(seconds)
         self._stop.set()
+        subscriber.stop()
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
@@ -180,6 +190,29 @@ class RecordedLoad:
         client.disconnect()
         client.loop_stop()
 
+    def _publish_once(self) -> None:
+        """With one packet id, which is used again at once or a little later."""
+        with ExactlyOnceClient(self._mqtt_port, "publisher of once") as client:
+            for body in self._bodies("once"):
+                self._note("sent", "once", body)
+                client.publish("once", body)
+                self._note("confirmed", "once", body)
+                client.release()
+                self._note("completed", "once", body)
+                self._stop.wait(random.uniform(0.0, 0.02))
+
+    def _receive_once(self, client: ExactlyOnceClient) -> None:
+        bodies: dict[bytes, str] = {}
+        with client, contextlib.suppress(EOFError, OSError):
+            while True:
+                arrival = client.receive()
+                if arrival.body:
+                    bodies[arrival.packet_id] = arrival.body
+                    self._note("taking", "subscription", arrival.body)
+                else:
+                    self._note("released", "subscription", bodies.pop(arrival.packet_id))
+                client.has(arrival)
+
 
 class CutRound:
     """A recorded load, and the cuts of it."""
@@ -240,12 +273,42 @@ class CutRound:
 
 
 async def _check(data: Path, known: list[ClientEvent]) -> None:
-    settings = BrokerSettings(listen=["amqp://127.0.0.1:0"])
+    settings = BrokerSettings(listen=["amqp://127.0.0.1:0", "mqtt://127.0.0.1:0"])
     async with Broker(settings, data=data) as broker:
-        queues = set(broker.vhosts["/"].queues)
-        port = int(broker.addresses[0].rpartition(":")[2])
+        queues = {name for name in broker.vhosts["/"].queues if name in QUEUES}
+        port, mqtt_port = (int(url.rpartition(":")[2]) for url in broker.addresses)
+        known = [*known, *await asyncio.to_thread(_check_once, mqtt_port, known)]
         found = await asyncio.to_thread(_contents, port, queues)
     check_promises(known, found)
+
+
+def _check_once(port: int, known: list[ClientEvent]) -> list[ClientEvent]:
+    """The publisher of QoS 2 uses its packet id again, and the subscriber returns; returns what
+    else is known then."""
+    published = [event for event in known if event.queue == "once"]
+    if not published:
+        return []
+    # A message that was sent and not answered may have the packet id.
+    name = "publisher of once" if published[-1].kind == "completed" else "another"
+    with ExactlyOnceClient(port, name) as publisher:
+        publisher.publish("once", AFTER)
+        publisher.release()
+    told: dict[str, set[str]] = {"taking": set(), "released": set()}
+    for event in known:
+        if event.queue == "subscription":
+            told[event.kind].add(event.message)
+    arrived: set[str] = set()
+    with ExactlyOnceClient(port, "subscriber") as subscriber:
+        while AFTER not in arrived:
+            arrival = subscriber.receive()
+            arrived.add(arrival.body)
+            subscriber.has(arrival)
+    again = arrived & told["released"]
+    assert not again, f"once: received twice: {_short(again)}"
+    confirmed = {event.message for event in published if event.kind == "confirmed"}
+    lost = confirmed - arrived - told["taking"]
+    assert not lost, f"once: not received: {_short(lost)}"
+    return [ClientEvent(0, kind, "once", AFTER) for kind in ("sent", "confirmed")]
 
 
 def _contents(port: int, queues: set[str]) -> dict[str, list[str]]:
