@@ -316,7 +316,7 @@ async def test_every_protocol_refuses_what_too_few_members_would_have(tmp_path: 
         client.username_pw_set("guest", "guest")
         client.on_publish = lambda _client, _data, _id, reason, _: reasons.append(reason.value)
         loop, subscribed = asyncio.get_running_loop(), asyncio.Event()
-        client.on_subscribe = lambda *_: loop.call_soon_threadsafe(subscribed.set)  # type: ignore[assignment,misc]
+        client.on_subscribe = lambda *_: loop.call_soon_threadsafe(subscribed.set)  # type: ignore[assignment]
         expiry = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         expiry.SessionExpiryInterval = 60
         client.connect(host, int(port), clean_start=False, properties=expiry)
