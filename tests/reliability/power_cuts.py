@@ -29,9 +29,15 @@ import pika.exceptions
 from paho.mqtt.enums import CallbackAPIVersion
 
 from penstock.core.config import BrokerSettings
+from penstock.destinations.session.session import MqttSessionQueue
 from penstock.server import Broker
 from tests.peers import Process, free_port
-from tests.reliability.exactly_once import ExactlyOnceClient
+from tests.reliability.exactly_once import (
+    PUBLISHER,
+    SUBSCRIBER,
+    ExactlyOnceClient,
+    check_exactly_once,
+)
 from tests.reliability.records import Records
 from tests.reliability.simulated_disk import Record, SimulatedDisk, read_trace
 
@@ -55,8 +61,6 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     "work-rejected": {},
     "order-done": {},
 }
-#: Published after a power cut.
-AFTER: Final = "after"
 #: A message of the first is in one of both.
 MOVES: Final = {"work": "work-rejected", "order": "order-done"}
 _TRACED: Final = Path(__file__).with_name("traced_broker.py")
@@ -85,8 +89,8 @@ class RecordedLoad:
                 channel.queue_declare(queue, durable=True, arguments=arguments)
             channel.queue_bind("mqtt", "amq.topic", "t")
             channel.queue_bind("once", "amq.topic", "once")
-        subscriber = ExactlyOnceClient(self._mqtt_port, "subscriber")
-        subscriber.subscribe("once")
+        subscriber = ExactlyOnceClient(self._mqtt_port, SUBSCRIBER)
+        subscriber.subscribe()
         loads = (
             *(lambda queue=queue: self._publish(queue) for queue in ("classic", "quorum")),
             *(lambda queue=queue: self._publish(queue) for queue in ("stream", "large", *MOVES)),
@@ -192,10 +196,10 @@ class RecordedLoad:
 
     def _publish_once(self) -> None:
         """With one packet id, which is used again at once or a little later."""
-        with ExactlyOnceClient(self._mqtt_port, "publisher of once") as client:
+        with ExactlyOnceClient(self._mqtt_port, PUBLISHER) as client:
             for body in self._bodies("once"):
                 self._note("sent", "once", body)
-                client.publish("once", body)
+                client.publish(body)
                 self._note("confirmed", "once", body)
                 client.release()
                 self._note("completed", "once", body)
@@ -277,38 +281,30 @@ async def _check(data: Path, known: list[ClientEvent]) -> None:
     async with Broker(settings, data=data) as broker:
         queues = {name for name in broker.vhosts["/"].queues if name in QUEUES}
         port, mqtt_port = (int(url.rpartition(":")[2]) for url in broker.addresses)
-        known = [*known, *await asyncio.to_thread(_check_once, mqtt_port, known)]
+        if any(event.queue == "once" for event in known):
+            session = broker.vhosts["/"].queues.get(f"mqtt-subscription-{SUBSCRIBER}")
+            kept = isinstance(session, MqttSessionQueue) and session.subscription_count
+            assert kept, "once: the subscription is lost"
+            known = [*known, *await asyncio.to_thread(_check_once, mqtt_port, known)]
         found = await asyncio.to_thread(_contents, port, queues)
     check_promises(known, found)
 
 
 def _check_once(port: int, known: list[ClientEvent]) -> list[ClientEvent]:
-    """The publisher of QoS 2 uses its packet id again, and the subscriber returns; returns what
-    else is known then."""
-    published = [event for event in known if event.queue == "once"]
-    if not published:
-        return []
-    # A message that was sent and not answered may have the packet id.
-    name = "publisher of once" if published[-1].kind == "completed" else "another"
-    with ExactlyOnceClient(port, name) as publisher:
-        publisher.publish("once", AFTER)
-        publisher.release()
-    told: dict[str, set[str]] = {"taking": set(), "released": set()}
+    """What the clients of QoS 2 find when they return; returns what else is known then."""
+    told: dict[tuple[str, str], set[str]] = {}
     for event in known:
-        if event.queue == "subscription":
-            told[event.kind].add(event.message)
-    arrived: set[str] = set()
-    with ExactlyOnceClient(port, "subscriber") as subscriber:
-        while AFTER not in arrived:
-            arrival = subscriber.receive()
-            arrived.add(arrival.body)
-            subscriber.has(arrival)
-    again = arrived & told["released"]
-    assert not again, f"once: received twice: {_short(again)}"
-    confirmed = {event.message for event in published if event.kind == "confirmed"}
-    lost = confirmed - arrived - told["taking"]
-    assert not lost, f"once: not received: {_short(lost)}"
-    return [ClientEvent(0, kind, "once", AFTER) for kind in ("sent", "confirmed")]
+        told.setdefault((event.kind, event.queue), set()).add(event.message)
+    last = [event.kind for event in known if event.queue == "once"][-1]
+    published = check_exactly_once(
+        port,
+        is_id_free=last == "completed",
+        confirmed=told.get(("confirmed", "once"), set()),
+        taken=told.get(("taking", "subscription"), set()),
+        released=told.get(("released", "subscription"), set()),
+    )
+    kinds = ("sent", "confirmed")
+    return [ClientEvent(0, kind, "once", body) for body in published for kind in kinds]
 
 
 def _contents(port: int, queues: set[str]) -> dict[str, list[str]]:
