@@ -20,7 +20,7 @@ from tests.web.hives.screens import SCREENS, looking
 pytestmark = [
     pytest.mark.peer,
     pytest.mark.timeout(600),
-    pytest.mark.parametrize("site", SCREENS, indirect=True, scope="session"),
+    pytest.mark.parametrize("screen", SCREENS, indirect=True, scope="session"),
 ]
 expect.set_options(timeout=PATIENCE)
 
@@ -159,6 +159,37 @@ def test_an_alert_is_set_by_weekday_and_hours_and_what_it_tells_is_read(
         page.get_by_role("button", name="Mark as read").click()
         expect(page.locator(".note[data-unread=true]")).to_have_count(0)
         expect(page.locator("#unread")).to_be_hidden()
+
+
+def test_a_plan_is_bought_in_the_app_and_cancelled(browser: Browser, site: Site) -> None:
+    with signed_in(browser, site) as (page, _, token):
+        page.goto("/#/favourites")
+        expect(page.get_by_text("are part of the plan premium")).to_be_visible()
+        page.get_by_role("link", name="Plans").click()
+        expect(heading(page)).to_have_text("Your plan")
+        page.get_by_role("button", name="Choose Premium").click()
+        held = page.locator(".note", has_text="Premium")
+        expect(held).to_contain_text("Renews on")
+        expect(page.get_by_text("Purchase · Premium · €4.99")).to_be_visible()
+        assert site.call("GET", "/me", token)["plan"] == "premium"
+        held.get_by_role("button", name="Cancel the plan").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel the plan").click()
+        expect(held).to_contain_text("Ends on")
+        page.goto("/#/favourites")
+        expect(page.get_by_role("heading", name="Recommended for you")).to_be_visible()
+        expect(page.get_by_text("are part of the plan premium")).to_be_hidden()
+
+
+def test_directions_open_in_the_map_application_of_a_phone(browser: Browser, site: Site) -> None:
+    agents = {
+        "Mozilla/5.0 (Linux; Android 15; Pixel 9)": "geo:",
+        "Mozilla/5.0 (iPhone)": "https://maps.apple.com/",
+    }
+    for agent, beginning in agents.items():
+        with looking(browser, site.url, user_agent=agent, has_touch=True) as page:
+            page.goto("/#/hive/1")
+            directions = page.get_by_role("link", name="Directions")
+            expect(directions).to_have_attribute("href", re.compile(f"^{beginning}"))
 
 
 #: Chromium's own push service is not on this machine: the test is it.

@@ -168,6 +168,7 @@ VIEWS = {
     "/#/deal/1": "Amber Café",
     "/#/verify": "Check a code",
     "/#/privacy": "Privacy",
+    "/#/plan": "Your plan",
 }
 
 
