@@ -38,6 +38,7 @@ LONGEST: Final = (
     "integration/jobs/test_chapter4.py",
     "web/hives/test_app_for_everybody.py",
     "web/hives/test_pages_for_everybody.py",
+    "web/hives/test_app_accounts.py",
     "pipeline/streams/test_streams.py",
     "integration/test_durability.py",
     "web/test_console.py",

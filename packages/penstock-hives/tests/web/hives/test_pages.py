@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from penstock.client.blocking_client import connect
 from penstock_hives.occupancy.publisher import EXCHANGE
@@ -168,10 +168,12 @@ def test_with_a_plan_a_place_is_created_corrected_and_closed(page: Page) -> None
 
     picture = io.BytesIO()
     Image.new("RGB", (64, 48), "orange").save(picture, "PNG")
-    chooser = page.locator("input[type=file]")
     files = [("a.png", picture.getvalue()), ("b.png", b"<svg onload=alert(1)>")]
     for name, content in files:
-        chooser.set_input_files({"name": name, "mimeType": "image/png", "buffer": content})
+        with page.expect_file_chooser() as choosing:
+            page.get_by_role("button", name="Add pictures").click()
+        file: FilePayload = {"name": name, "mimeType": "image/png", "buffer": content}
+        choosing.value.set_files(file)
     expect(page.get_by_text("cover", exact=True)).to_be_visible()
     expect(page.locator(".q-notification").first).to_be_visible()  # b.png is no picture
 
