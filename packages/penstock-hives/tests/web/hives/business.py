@@ -84,7 +84,7 @@ _INTEREST = """
     INSERT INTO hive_popularity
         (day, window_days, hive_id, views, searches, favourites, visits, score, rank, made_at)
     SELECT %(today)s::date - 1, 30, n, 90 / n, 40 / n, 9 / n, 300, 1.0 / n, n, %(hour)s
-    FROM generate_series(1, %(hives)s) n
+    FROM generate_series(1, %(hives)s) n ON CONFLICT DO NOTHING
 """
 _SHIFTS = """
     INSERT INTO preference_shift (day, window_days, hive_type, share_before, share_now, made_at)
