@@ -97,6 +97,14 @@ _VISITORS = """
         SELECT 'visitor-' || n, '25_34', 'female' FROM generate_series(1, 12) n RETURNING id)
     INSERT INTO user_hive (user_id, hive_id, visit_count) SELECT id, 1, 1 FROM visitors
 """
+_METRIC = """
+    WITH made AS (
+        INSERT INTO custom_metric (account_id, name, formula)
+        SELECT account_id, 'Views of a visit', 'views / visits' FROM hive WHERE id = 1
+        RETURNING id)
+    INSERT INTO custom_metric_value (metric_id, hive_id, day, value, made_at)
+    SELECT id, 1, %(today)s::date - n, 0.1 * n, %(hour)s FROM made, generate_series(1, 9) n
+"""
 #: What operators see.
 _QUESTION = """
     INSERT INTO user_message (user_id, author_id, type, content)
@@ -123,7 +131,7 @@ _MEMBER = """
 """
 _STATEMENTS = (
     *(_KPIS, _HOURS, _DAYS, _INSIGHTS, _EFFECT, _PEERS, _VOICES, _INTEREST, _SHIFTS, _VISITORS),
-    *(_DEAD_LETTERS, _AUDIT, _ACTIONS),
+    *(_METRIC, _DEAD_LETTERS, _AUDIT, _ACTIONS),
 )
 
 

@@ -55,9 +55,11 @@ OPERATOR_PAGES = {
 }
 #: How many charts a page has, if any.
 CHARTS = {
-    "/hives/place/1": 4,
+    "/hives/place/1": 3,
     "/hives/analytics": 8,
+    "/hives/metrics": 1,
     "/hives/feedback": 1,
+    "/hives/report": 1,
     "/operator/usage": 4,
     "/operator/dead-letters": 1,
 }
@@ -94,7 +96,7 @@ def test_pages_fit_their_window_and_keep_nobody_out(
     """By axe-core: nothing serious or critical; on a phone nothing of a table is out of sight.
     Every chart can be exported, and no hint lies over what comes after it."""
     known, pages = (ada, PAGES) if seen_by == "business" else (operator, OPERATOR_PAGES)
-    found = []
+    found, charts = [], {}
     with looking(browser, business.url, size, shade, known) as page:
         for path, text in pages.items():
             page.goto(path)
@@ -105,16 +107,19 @@ def test_pages_fit_their_window_and_keep_nobody_out(
                 .map((cell) => cell.getBoundingClientRect())
                 .filter((box) => box.width && (box.left < 0 || box.right > width)).length"""
             assert size != NARROW or page.evaluate(outside, NARROW[0]) == 0, path
-            assert page.locator(".p-chart").count() == CHARTS.get(path, 0), path
+            charts[path] = page.locator(".p-chart").count()
             for kind in ("CSV", "PNG"):
                 exports = page.get_by_role("button", name=f"Export as {kind}")
-                assert exports.count() == CHARTS.get(path, 0), path
+                assert exports.count() == charts[path], path
             hidden = """() => [...document.querySelectorAll(".q-field__messages")]
                 .filter((hint) => hint.textContent && !hint.contains(document.elementFromPoint(
                     hint.getBoundingClientRect().left + 4, hint.getBoundingClientRect().bottom - 4))
                     && hint.getBoundingClientRect().bottom < innerHeight).length"""
             assert page.evaluate(hidden) == 0, path
     assert found == []
+    assert {path: count for path, count in charts.items() if count} == {
+        path: count for path, count in CHARTS.items() if path in pages
+    }
 
 
 def test_a_business_works_by_keys_alone(stranger: Page) -> None:
