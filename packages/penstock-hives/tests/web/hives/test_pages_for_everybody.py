@@ -3,10 +3,12 @@ axe-core, by keys alone; every chart can be exported."""
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, StorageState, expect
 
 from penstock_hives.web.context import DashboardContext
@@ -120,6 +122,31 @@ def test_pages_fit_their_window_and_keep_nobody_out(
     assert {path: count for path, count in charts.items() if count} == {
         path: count for path, count in CHARTS.items() if path in pages
     }
+
+
+@pytest.mark.slow
+def test_every_chart_is_exported_as_its_data_and_as_a_picture(
+    browser: Browser, business: Business, ada: StorageState, operator: StorageState
+) -> None:
+    for path, count in CHARTS.items():
+        known = ada if path in PAGES else operator
+        with looking(browser, business.url, known=known) as page:
+            page.goto(path)
+            for button in page.get_by_role("button", name="Export as CSV").all():
+                with page.expect_download() as taken:
+                    button.click()
+                rows = list(
+                    csv.reader(Path(taken.value.path()).read_text("utf-8-sig").splitlines())
+                )
+                assert len(rows) > 1, (path, rows)
+                assert any(cell for row in rows[1:] for cell in row[1:]), (path, rows)
+            pictures = page.get_by_role("button", name="Export as PNG").all()
+            assert len(pictures) == count
+            for button in pictures:
+                with page.expect_download() as taken:
+                    button.click()
+                width, height = Image.open(taken.value.path()).size
+                assert min(width, height) > 100, path
 
 
 def test_a_business_works_by_keys_alone(stranger: Page) -> None:
