@@ -140,9 +140,7 @@ def test_every_chart_is_exported_as_its_data_and_as_a_picture(
                 )
                 assert len(rows) > 1, (path, rows)
                 assert any(cell for row in rows[1:] for cell in row[1:]), (path, rows)
-            pictures = page.get_by_role("button", name="Export as PNG").all()
-            assert len(pictures) == count
-            for button in pictures:
+            for button in pictures.all():
                 with page.expect_download() as taken:
                     button.click()
                 width, height = Image.open(taken.value.path()).size
