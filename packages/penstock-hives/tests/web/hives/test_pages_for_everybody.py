@@ -132,12 +132,15 @@ def test_every_chart_is_exported_as_its_data_and_as_a_picture(
         known = ada if path in PAGES else operator
         with looking(browser, business.url, known=known) as page:
             page.goto(path)
-            for button in page.get_by_role("button", name="Export as CSV").all():
+            tables = page.get_by_role("button", name="Export as CSV")
+            pictures = page.get_by_role("button", name="Export as PNG")
+            expect(tables).to_have_count(count)
+            expect(page.locator(".p-chart svg")).to_have_count(count)
+            for button in tables.all():
                 with page.expect_download() as taken:
                     button.click()
-                rows = list(
-                    csv.reader(Path(taken.value.path()).read_text("utf-8-sig").splitlines())
-                )
+                text = Path(taken.value.path()).read_text("utf-8-sig")
+                rows = list(csv.reader(text.splitlines()))
                 assert len(rows) > 1, (path, rows)
                 assert any(cell for row in rows[1:] for cell in row[1:]), (path, rows)
             for button in pictures.all():
