@@ -29,8 +29,15 @@ import pika.exceptions
 from paho.mqtt.enums import CallbackAPIVersion
 
 from penstock.core.config import BrokerSettings
+from penstock.destinations.session.session import MqttSessionQueue
 from penstock.server import Broker
 from tests.peers import Process, free_port
+from tests.reliability.exactly_once import (
+    PUBLISHER,
+    SUBSCRIBER,
+    ExactlyOnceClient,
+    check_exactly_once,
+)
 from tests.reliability.records import Records
 from tests.reliability.simulated_disk import Record, SimulatedDisk, read_trace
 
@@ -46,6 +53,7 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     "large": {},
     "transactions": {},
     "mqtt": {},
+    "once": {},
     # From here …
     "work": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work-rejected"},
     "order": {},
@@ -60,7 +68,8 @@ _TRACED: Final = Path(__file__).with_name("traced_broker.py")
 
 class ClientEvent(NamedTuple):
     at: int  #: nanoseconds of the monotonic clock
-    #: `sent`; `confirmed`; `taking` before an acknowledgement.
+    #: `sent`; `confirmed`; `taking` before an acknowledgement; of QoS 2 also `completed` by PUBCOMP
+    #: for the publisher, `released` by PUBREL for the subscriber.
     kind: str
     queue: str
     message: str = ""
@@ -79,17 +88,22 @@ class RecordedLoad:
             for queue, arguments in QUEUES.items():
                 channel.queue_declare(queue, durable=True, arguments=arguments)
             channel.queue_bind("mqtt", "amq.topic", "t")
+            channel.queue_bind("once", "amq.topic", "once")
+        subscriber = ExactlyOnceClient(self._mqtt_port, SUBSCRIBER)
+        subscriber.subscribe()
         loads = (
             *(lambda queue=queue: self._publish(queue) for queue in ("classic", "quorum")),
             *(lambda queue=queue: self._publish(queue) for queue in ("stream", "large", *MOVES)),
             *(self._publish_transactions, self._take, self._declare, self._publish_mqtt),
-            *(self._reject, self._process),
+            *(self._reject, self._process, self._publish_once),
+            lambda: self._receive_once(subscriber),
         )
         threads = [threading.Thread(target=load, daemon=True) for load in loads]
         for thread in threads:
             thread.start()
         self._stop.wait(seconds)
         self._stop.set()
+        subscriber.stop()
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
@@ -180,6 +194,29 @@ class RecordedLoad:
         client.disconnect()
         client.loop_stop()
 
+    def _publish_once(self) -> None:
+        """With one packet id, which is used again at once or a little later."""
+        with ExactlyOnceClient(self._mqtt_port, PUBLISHER) as client:
+            for body in self._bodies("once"):
+                self._note("sent", "once", body)
+                client.publish(body)
+                self._note("confirmed", "once", body)
+                client.release()
+                self._note("completed", "once", body)
+                self._stop.wait(random.uniform(0.0, 0.02))
+
+    def _receive_once(self, client: ExactlyOnceClient) -> None:
+        bodies: dict[bytes, str] = {}
+        with client, contextlib.suppress(EOFError, OSError):
+            while True:
+                arrival = client.receive()
+                if arrival.body:
+                    bodies[arrival.packet_id] = arrival.body
+                    self._note("taking", "subscription", arrival.body)
+                else:
+                    self._note("released", "subscription", bodies.pop(arrival.packet_id))
+                client.has(arrival)
+
 
 class CutRound:
     """A recorded load, and the cuts of it."""
@@ -240,12 +277,34 @@ class CutRound:
 
 
 async def _check(data: Path, known: list[ClientEvent]) -> None:
-    settings = BrokerSettings(listen=["amqp://127.0.0.1:0"])
+    settings = BrokerSettings(listen=["amqp://127.0.0.1:0", "mqtt://127.0.0.1:0"])
     async with Broker(settings, data=data) as broker:
-        queues = set(broker.vhosts["/"].queues)
-        port = int(broker.addresses[0].rpartition(":")[2])
+        queues = {name for name in broker.vhosts["/"].queues if name in QUEUES}
+        port, mqtt_port = (int(url.rpartition(":")[2]) for url in broker.addresses)
+        if any(event.queue == "once" for event in known):
+            session = broker.vhosts["/"].queues.get(f"mqtt-subscription-{SUBSCRIBER}")
+            kept = isinstance(session, MqttSessionQueue) and session.subscription_count
+            assert kept, "once: the subscription is lost"
+            known = [*known, *await asyncio.to_thread(_check_once, mqtt_port, known)]
         found = await asyncio.to_thread(_contents, port, queues)
     check_promises(known, found)
+
+
+def _check_once(port: int, known: list[ClientEvent]) -> list[ClientEvent]:
+    """What the clients of QoS 2 find when they return; returns what else is known then."""
+    told: dict[tuple[str, str], set[str]] = {}
+    for event in known:
+        told.setdefault((event.kind, event.queue), set()).add(event.message)
+    last = [event.kind for event in known if event.queue == "once"][-1]
+    published = check_exactly_once(
+        port,
+        is_id_free=last == "completed",
+        confirmed=told.get(("confirmed", "once"), set()),
+        taken=told.get(("taking", "subscription"), set()),
+        released=told.get(("released", "subscription"), set()),
+    )
+    kinds = ("sent", "confirmed")
+    return [ClientEvent(0, kind, "once", body) for body in published for kind in kinds]
 
 
 def _contents(port: int, queues: set[str]) -> dict[str, list[str]]:

@@ -24,5 +24,5 @@ def test_a_disk_that_ignores_syncs_breaks_one(recorded: CutRound) -> None:
         for seed in range(50):
             recorded.cut(random.Random(seed), drop=lambda record: record[1] == "synced")
 
-    with pytest.raises(AssertionError, match=r"confirmed and lost|offsets have gaps"):
+    with pytest.raises(AssertionError, match=r"lost|gaps|received"):
         cut_often()

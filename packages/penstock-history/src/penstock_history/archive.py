@@ -117,7 +117,7 @@ class PublicationArchive:
             cursor.itersize = _FETCH_ROWS
             cursor.execute(statement, parameters)
             for row in cursor:
-                text = bytes(row["said"]).decode()
+                text = bytes(row["text"]).decode()
                 publication = replace(parse_publication(text), time=row["at"])
                 if satisfies(publication, query.wanted):
                     payload = bytes(row["payload"])
@@ -203,7 +203,7 @@ def select_statement(query: HistoryQuery) -> tuple[Composed, list[Any]]:
         parameters += [predicate.attribute, *values]
     return (
         SQL(
-            "SELECT id, message_id, at, said, payload FROM publication WHERE {} ORDER BY id"
+            "SELECT id, message_id, at, text, payload FROM publication WHERE {} ORDER BY id"
         ).format(SQL(" AND ").join(conditions)),
         parameters,
     )

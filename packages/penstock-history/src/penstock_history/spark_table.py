@@ -25,9 +25,9 @@ from penstock_history.query import QUERY_ID_ATTRIBUTE, HistoryQuery
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: `said` is the text of the publication, `day` the day it arrived, in UTC.
+#: `text` is the publication in the language, `day` the day it arrived, in UTC.
 COLUMNS: Final = (
-    "offset BIGINT, id STRING, at TIMESTAMP, class STRING, said STRING, payload BINARY, day DATE"
+    "offset BIGINT, id STRING, at TIMESTAMP, class STRING, text STRING, payload BINARY, day DATE"
 )
 _SCHEMA: Final = pa.schema(
     [
@@ -35,7 +35,7 @@ _SCHEMA: Final = pa.schema(
         ("id", pa.string()),
         ("at", pa.timestamp("us", tz="UTC")),
         ("class", pa.string()),
-        ("said", pa.string()),
+        ("text", pa.string()),
         ("payload", pa.binary()),
         ("day", pa.date32()),
     ]
@@ -45,7 +45,7 @@ _MESSAGES: Final = "offset BIGINT, timestamp TIMESTAMP, properties BINARY, body 
 
 
 def table_path(data: Path) -> Path:
-    return data / "lake" / "silver" / "publications"
+    return data / "lake" / "silver" / "history"
 
 
 def update_table(spark: SparkSession, url: str, data: Path, stream: str = STREAM) -> None:
@@ -57,7 +57,7 @@ def update_table(spark: SparkSession, url: str, data: Path, stream: str = STREAM
         .writeStream.format("parquet")
         .partitionBy("day")
         .option("path", str(table_path(data)))
-        .option("checkpointLocation", str(data / "checkpoints" / "publications"))
+        .option("checkpointLocation", str(data / "checkpoints" / "history"))
         .trigger(availableNow=True)
         .start()
     )
@@ -86,7 +86,7 @@ def query_filter(
 
     def select(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            texts = batch.column("said").to_pylist()
+            texts = batch.column("text").to_pylist()
             selected = [satisfies(parse_publication(text), wanted) for text in texts]
             yield batch.filter(pa.array(selected, pa.bool_()))
 
@@ -117,7 +117,7 @@ def decode_messages(messages: pa.RecordBatch) -> pa.RecordBatch:
                 "id": _decode_short_string(header.message_id or ""),
                 "at": at,
                 "class": publication.class_name,
-                "said": publication_text(publication),
+                "text": publication_text(publication),
                 "payload": payload,
                 "day": at.date(),
             }

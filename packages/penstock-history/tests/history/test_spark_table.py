@@ -71,7 +71,7 @@ def test_messages_of_the_stream_are_rows_of_the_table() -> None:
     )
 
     assert [
-        (row["offset"], row["said"], row["at"], row["payload"]) for row in table.to_pylist()
+        (row["offset"], row["text"], row["at"], row["payload"]) for row in table.to_pylist()
     ] == [
         (0, "[class,stock],[price,7]", later, b"payload"),
         (1, "[class,stock],[price,8]", DAWN, b""),
@@ -97,12 +97,12 @@ def test_an_id_that_is_not_text_is_kept_as_far_as_it_is() -> None:
 )
 def test_rows_are_chosen_as_subscriptions_choose_publications(text: str) -> None:
     publications = [Publication("stock", attributes) for attributes in SAID]
-    rows = pa.RecordBatch.from_pydict({"said": [format_message(one) for one in publications]})
+    rows = pa.RecordBatch.from_pydict({"text": [format_message(one) for one in publications]})
     wanted = parse_subscription(text)
 
     (chosen,) = query_filter(HistoryQuery(wanted))(iter([rows]))
     expected = [format_message(one) for one in publications if satisfies(one, wanted)]
-    assert chosen.column("said").to_pylist() == expected
+    assert chosen.column("text").to_pylist() == expected
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Running, run
+from tests.cli.command import PENSTOCK, Running, environment, run
+from tests.peers import Process
 
 ANYWHERE = ("--listen", "amqp://127.0.0.1:0", "--listen", "http://127.0.0.1:0")
 
@@ -85,3 +87,23 @@ def test_definitions_go_out_and_come_in(broker: Running, tmp_path: Path) -> None
     assert run("definitions", "import", tmp_path / "definitions.json", "--url", url).returncode == 0
     again = json.loads(run("definitions", "export", "--url", url).stdout)
     assert {"name": "imported"}.items() <= again["vhosts"][-1].items()
+
+
+def test_a_member_that_waits_for_its_coordinator_says_so_and_stops_when_told(
+    tmp_path: Path,
+) -> None:
+    arguments = ("broker", "--data", str(tmp_path / "data"), "--cluster", "etcd://127.0.0.1:1/test")
+    process = Process(
+        [*PENSTOCK, *arguments, "--listen", "amqp://127.0.0.1:0"],
+        tmp_path / "log",
+        environment(),
+    )
+    try:
+        while "retrying" not in process.output():
+            assert process.running(), process.output()
+            time.sleep(0.05)
+        assert "etcd at 127.0.0.1:1: " in process.output()
+    finally:
+        status = process.end(signal.SIGTERM)
+    assert status == 0
+    assert "penstock broker ready" not in process.output()

@@ -12,14 +12,16 @@ from typing import TypeVar
 
 import pytest
 
+from penstock.cluster import coordinators
 from penstock.cluster.coordinator import Coordinator, LeaderRecord, Lease, lease_clock
 from penstock.cluster.etcd import EtcdCoordinator
 from penstock.cluster.postgresql import PostgresqlCoordinator
 from penstock.core.errors import ConfigurationError
+from penstock.core.retry import RetryPolicy
 from tests.fixtures import needed, running
 from tests.peers import Etcd
 
-from .members import new_member
+from .members import new_member, until
 
 NewCoordinator = Callable[[str], Coordinator]
 LEASE = 2.0
@@ -176,6 +178,44 @@ async def test_postgresql_with_passwords(guarded_database: str, tmp_path: Path) 
     ann = PostgresqlCoordinator(f"postgresql://guarded_ann:hers@{after}", "b", LEASE)
     assert await ann.identify("") == await coordinator.identify("")
     assert await ann.campaign(record("b")) is not None
+
+
+@pytest.mark.peer
+async def test_a_member_waits_for_a_coordinator_that_starts_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinators, "REACH", RetryPolicy.fixed(0.1))
+    etcd = needed(Etcd, tmp_path / "etcd")
+    attempts = 0
+    identify = EtcdCoordinator.identify
+
+    async def count(self: EtcdCoordinator, known: str) -> tuple[str, str]:
+        nonlocal attempts
+        attempts += 1
+        return await identify(self, known)
+
+    monkeypatch.setattr(EtcdCoordinator, "identify", count)
+    member = new_member(tmp_path / "a", url=f"etcd://127.0.0.1:{etcd.port}/test")
+    starting = asyncio.create_task(member.start())
+    await until(lambda: attempts > 2)
+    assert not starting.done()
+    try:
+        await asyncio.to_thread(etcd.start)
+        await starting
+        await until(lambda: member.leads)
+    finally:
+        await member.close()
+        etcd.stop()
+
+
+@pytest.mark.parametrize("url", ["etcd://127.0.0.1:1/test", "postgresql://127.0.0.1:1/test"])
+async def test_a_member_gives_up_after_its_start_timeout(tmp_path: Path, url: str) -> None:
+    member = new_member(tmp_path / "a", url=url, start_timeout=0.0)
+    with pytest.raises(ConfigurationError, match=r"refused.*; start it first, or correct the URL"):
+        await member.start()
+    again = new_member(tmp_path / "a", url=url, start_timeout=0.0)  # the directory is free
+    with pytest.raises(ConfigurationError, match="start it first"):
+        await again.start()
 
 
 async def test_an_unreachable_coordinator_is_an_error_of_the_system() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import aio_pika
 import pytest
+from typer.testing import CliRunner
 
 from penstock.cli.cluster import app
 from penstock.client.management import call_management_api
@@ -19,7 +20,7 @@ from penstock.server.cluster_member import ClusterMember
 from tests.fixtures import needed, running
 from tests.peers import Etcd
 
-from .members import new_member, until, url
+from .members import new_member, same_files, until, url
 from .test_replication import QUORUM, bodies, message
 
 pytestmark = pytest.mark.peer
@@ -92,6 +93,29 @@ async def test_a_leader_without_etcd_stops_before_another_leads(etcd: str, tmp_p
         await until(lambda: a.leads)
 
 
+async def test_without_a_member_in_sync_the_operator_decides(etcd: str, tmp_path: Path) -> None:
+    async with new_member(tmp_path / "a", url=etcd) as a:
+        await until(lambda: a.leads)
+        async with new_member(tmp_path / "b", url=etcd) as b:
+            await in_sync(a, 2)
+            await same_files(a, b)
+        a.remove(b.member.node)
+        await in_sync(a, 1)
+    async with new_member(tmp_path / "b", url=etcd) as b:
+
+        def promote(*flags: str) -> str:
+            arguments = ["promote", "--url", http(b), *flags]
+            result = CliRunner().invoke(app, arguments)
+            return result.output or str(result.exception)
+
+        refused = await asyncio.to_thread(promote)
+        assert "nobody leads" in refused
+        assert "--force" in refused
+        assert not b.leads
+        assert "will lead" in await asyncio.to_thread(promote, "--force")
+        await in_sync(b, 1)
+
+
 async def test_a_leader_that_cannot_start_says_why_and_resigns(
     etcd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,8 +155,6 @@ async def test_the_data_of_one_cluster_is_refused_by_another(etcd: str, tmp_path
 
 
 async def join(url: str, data: Path) -> None:
-    from typer.testing import CliRunner
-
     arguments = ["join", url, "--data", str(data)]
     result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
     assert result.exception is not None
@@ -140,8 +162,6 @@ async def join(url: str, data: Path) -> None:
 
 
 def test_join_remembers_the_cluster(etcd: str, tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
     from penstock.cluster.member import with_remembered_cluster
     from penstock.core.config import BrokerSettings
 

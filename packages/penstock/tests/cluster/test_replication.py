@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import aio_pika
+import paho.mqtt.client as paho
 import pytest
 from aio_pika import DeliveryMode, Message
 from aio_pika.exceptions import DeliveryError
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from typer.testing import CliRunner
 
 from penstock.broker.user import User
 from penstock.cli.cluster import app
+from penstock.client import connect
 from penstock.client.management import call_management_api
 from penstock.cluster.member import Member
 from penstock.core.config import BrokerSettings
@@ -27,7 +32,7 @@ from penstock.server.cluster_member import ClusterMember
 from tests.peers import free_port
 from tests.server.test_broker import certificate
 
-from .members import AMQP, new_member, pair, same_files, until, url
+from .members import AMQP, HTTP, new_member, pair, same_files, until, url
 
 QUORUM: dict[str, Any] = {"x-queue-type": "quorum"}
 STREAM: dict[str, Any] = {"x-queue-type": "stream"}
@@ -301,6 +306,39 @@ async def test_too_few_members_refuse_publishes(tmp_path: Path) -> None:
             await channel.default_exchange.publish(message(b"x"), "local")
 
 
+async def test_every_protocol_refuses_what_too_few_members_would_have(tmp_path: Path) -> None:
+    listen = [AMQP, HTTP, "mqtt://127.0.0.1:0"]
+    few: dict[str, Any] = {"min_in_sync": 2, "follower_timeout": 0.5, "confirm_policy": "in-sync"}
+    async with pair(tmp_path, settings={"listen": listen}, **few) as (leader, follower):
+        host, port = leader.addresses[2].rpartition("//")[2].split(":")
+        reasons: list[int] = []
+        client = paho.Client(CallbackAPIVersion.VERSION2, "session", protocol=paho.MQTTv5)
+        client.username_pw_set("guest", "guest")
+        client.on_publish = lambda _client, _data, _id, reason, _: reasons.append(reason.value)
+        loop, subscribed = asyncio.get_running_loop(), asyncio.Event()
+        client.on_subscribe = lambda *_: loop.call_soon_threadsafe(subscribed.set)  # type: ignore[assignment]
+        expiry = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        expiry.SessionExpiryInterval = 60
+        client.connect(host, int(port), clean_start=False, properties=expiry)
+        client.loop_start()
+        client.subscribe("t", 1)
+        await asyncio.wait_for(subscribed.wait(), 20)
+        async with connect(url(leader).replace("amqp", "amqp+1.0", 1)) as fabric:
+            sender = fabric.push("q")
+            await sender.send(b"x")
+            client.publish("t", b"x", 1)
+            await until(lambda: reasons == [0])
+            await follower.close()
+            await until(lambda: leader.replication.refuses)
+            with pytest.raises(PenstockError):
+                await sender.send(b"x")
+            client.publish("t", b"x", 1)
+            await until(lambda: len(reasons) == 2)
+            assert reasons == [0, 0x97]  # quota exceeded
+        client.disconnect()
+        client.loop_stop()
+
+
 async def test_a_follower_that_lags_starts_again(tmp_path: Path) -> None:
     async with pair(tmp_path, max_lag=1 << 20) as (leader, follower):
         async with await aio_pika.connect(url(leader)) as connection:
@@ -317,7 +355,7 @@ async def test_changes_of_an_older_epoch_are_refused(tmp_path: Path) -> None:
     async with pair(tmp_path) as (leader, follower):
         link = follower._link
         assert link is not None
-        follower.member.saw(leader.replication.epoch + 1)
+        follower.member.saw(leader.replication.epoch + 1, "another")
         old = leader.replication.links[follower.member.node].acked
         leader.replication._ship()
         await until(lambda: follower._link is not link or follower._following.done())  # type: ignore[union-attr]
@@ -355,6 +393,48 @@ async def test_the_status_is_shown_and_double_promotion_is_refused(tmp_path: Pat
             await asyncio.to_thread(promote, follower)
         with pytest.raises(PenstockError, match="leads already"):
             await asyncio.to_thread(promote, leader)
+
+
+async def test_a_member_that_will_not_return_leaves(tmp_path: Path) -> None:
+    async with pair(tmp_path, follower_timeout=600.0) as (leader, follower):
+
+        async def leave(node: str) -> str:
+            address = leader.addresses[1].replace("://", "://guest:guest@")
+            result = await asyncio.to_thread(
+                CliRunner().invoke, app, ["leave", node, "--url", address]
+            )
+            return result.output or str(result.exception)
+
+        name = follower.member.node
+        assert "promote another member first" in await leave(leader.member.node)
+        assert "no member 'nobody'" in await leave("nobody")
+        assert "is connected: stop it first" in await leave(name)
+        await follower.close()
+        await until(lambda: name not in leader.replication.links)
+        assert name in leader.replication.in_sync.members
+        assert await leave(name) == f"{name} left\n"
+        await until(lambda: leader.replication.in_sync.members == {leader.member.node})
+
+
+async def test_a_second_leader_of_an_epoch_is_refused(tmp_path: Path) -> None:
+    """By hand nobody keeps two followers from being promoted, one beside the other."""
+    async with new_member(tmp_path / "leader") as leader:
+        await until(lambda: leader.leads)
+        first = new_member(tmp_path / "first", leader.address)
+        second = new_member(tmp_path / "second", leader.address)
+        async with first, second:
+            await until(lambda: len(leader.replication.in_sync.members) == 3)
+            await leader.close()
+            for one in (first, second):
+                one.promote()
+                await until(lambda one=one: one.leads)  # type: ignore[misc]
+            assert first.replication.epoch == second.replication.epoch
+            third = tmp_path / "third"
+            async with new_member(third, first.address) as follower:
+                await until(lambda: follower.is_in_sync)
+            async with new_member(third, second.address) as follower:
+                await until(lambda: "both lead in epoch 2" in follower._last_error)
+                assert not follower.is_in_sync
 
 
 async def test_a_wrong_secret_is_refused(tmp_path: Path) -> None:

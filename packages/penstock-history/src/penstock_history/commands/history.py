@@ -83,8 +83,8 @@ def _on_spark(
         spark_table.update_table(session, url, data)
         table = session.read.parquet(str(spark_table.table_path(data)))
         rows = spark_table.filter_publications(table, query).orderBy("offset").limit(limit)
-        for row in rows.selectExpr("unix_micros(at) AS at", "said").toLocalIterator():
-            yield datetime.fromtimestamp(row["at"] / 1e6, UTC), row["said"].removesuffix(";")
+        for row in rows.selectExpr("unix_micros(at) AS at", "text").toLocalIterator():
+            yield datetime.fromtimestamp(row["at"] / 1e6, UTC), row["text"].removesuffix(";")
 
 
 @contextmanager

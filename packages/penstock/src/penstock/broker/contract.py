@@ -474,3 +474,7 @@ class SessionQueue(Queue, Protocol):
 
     def release_received(self, packet_id: int) -> None:
         """PUBREL was received."""
+
+    def when_stored(self, callback: Callable[[], None], failed: Callable[[OSError], None]) -> None:
+        """Call back when the state of QoS 2 exchanges is on disk, in a cluster on the disks of all
+        in-sync members, or `failed` if it cannot be. At once if the session is not durable."""

@@ -6,6 +6,7 @@ A broker imports little at its start, so what only `status` needs is in `broker_
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from typing import Annotated
@@ -110,10 +111,17 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
         run: type[Broker | ClusterMember] = ClusterMember
     else:
         run = Broker
-    async with (
-        stop_event(with_stdin) as stop,
-        run(own, data=settings.data, on_shutdown=stop.set) as broker,
-    ):
+    async with stop_event(with_stdin) as stop, contextlib.AsyncExitStack() as stack:
+        broker = run(own, data=settings.data, on_shutdown=stop.set)
+        starting = asyncio.ensure_future(stack.enter_async_context(broker))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done() and own.cluster.enabled:  # it may wait for etcd or PostgreSQL
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return
+        await starting
         typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
         async with ready(f"listening on {' '.join(broker.addresses)}"):
             with short_gc_pauses():

@@ -83,8 +83,7 @@ def join(
 
 async def _check(settings: Any, member: Any) -> None:
     """Whether the cluster can be reached, and the data belongs to it."""
-    from penstock.cluster.coordinator import unusable
-    from penstock.server.cluster_member import open_coordinator
+    from penstock.cluster.coordinators import open_coordinator, unusable
 
     coordinator = open_coordinator(settings, member.node)
     assert coordinator is not None

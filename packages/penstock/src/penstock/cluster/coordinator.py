@@ -13,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.core.errors import ConfigurationError
-
 
 @dataclass(frozen=True, slots=True)
 class LeaderRecord:
@@ -65,16 +63,6 @@ class Coordinator(Protocol):
     async def force(self) -> bool:
         """While nobody leads: make this member the only one in sync, whatever it lacks; returns
         False if somebody leads."""
-
-
-def unusable(error: OSError) -> ConfigurationError:
-    """Why a member cannot start with this coordinator, and what to do."""
-    step = (
-        "correct the user and the password in the URL, or give the user its rights"
-        if isinstance(error, PermissionError)
-        else "start it first, or correct the URL"
-    )
-    return ConfigurationError(f"broker.cluster.url: {error}; {step}")
 
 
 def coordinator_threads() -> ThreadPoolExecutor:

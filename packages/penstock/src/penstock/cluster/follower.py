@@ -8,22 +8,18 @@ Frames of an epoch older than the newest this member has seen are refused.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
-import shutil
 import ssl
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
-from penstock.cluster.file_index import is_replicated, reconcile
+from penstock.cluster.file_index import reconcile
 from penstock.cluster.frames import (
     PROTOCOL_VERSION,
-    Change,
-    ChangeKind,
     FilePart,
     Frame,
     FrameDecoder,
@@ -38,11 +34,10 @@ from penstock.cluster.frames import (
     link_proof,
 )
 from penstock.cluster.member import Member
+from penstock.cluster.replica_files import ReplicaFiles, replicated_path
 from penstock.core.errors import AuthenticationFailed, FrameError
 from penstock.core.logs import get_logger
 
-#: Open files.
-OPEN_FILES: Final = 128
 READ_BYTES: Final = 1 << 20
 #: Changes that are written and synced together.
 MAX_GROUP_BYTES: Final = 16 << 20
@@ -54,6 +49,22 @@ COPY_SECONDS: Final = 60.0
 _log = get_logger("penstock.cluster")
 
 
+class FollowerProgress:
+    """How far a follower is behind, over all its connections to leaders."""
+
+    __slots__ = ("current_at", "waiting_bytes")
+
+    def __init__(self) -> None:
+        #: When this member last had on disk all that the leader had sent; it sends something every
+        #: second.
+        self.current_at = time.monotonic()
+        self.waiting_bytes = 0  #: received, not on disk
+
+    @property
+    def lag_seconds(self) -> float:
+        return time.monotonic() - self.current_at
+
+
 class LeaderLink:
     """One connection to the leader, from the handshake to its end."""
 
@@ -63,14 +74,17 @@ class LeaderLink:
         member: Member,
         *,
         timeout: float,
+        progress: FollowerProgress | None = None,
+        observe_sync: Callable[[float], None] = lambda _: None,
         on_leader: Callable[[list[str], bool], None] = lambda *_: None,
     ) -> None:
-        """`on_leader` gets the addresses of the leader's listeners, and whether these accept a
-        PROXY header from here."""
+        """`observe_sync` gets the seconds that each sync took, `on_leader` the addresses of the
+        leader's listeners, and whether these accept a PROXY header from here."""
         self._member = member
         self._timeout = timeout
         self._on_leader = on_leader
-        self._files = ReplicaFiles(data)
+        self._progress = progress or FollowerProgress()
+        self._files = ReplicaFiles(data, observe_sync)
         self._data = data
         self._decoder = FrameDecoder()
         self._frames: deque[Frame] = deque()
@@ -94,6 +108,7 @@ class LeaderLink:
         finally:
             self._writer.transport.abort()
             self._files.close()
+            self._progress.waiting_bytes = 0
 
     async def _handshake(self) -> None:
         member = self._member
@@ -118,7 +133,10 @@ class LeaderLink:
                 "to the same on all members"
             )
         if challenge.get("version") != PROTOCOL_VERSION:
-            raise FrameError(f"replication protocol {challenge.get('version')} is not ours")
+            raise FrameError(
+                f"replication protocol {challenge.get('version')} is not {PROTOCOL_VERSION}: "
+                "install the same version of Penstock on all members"
+            )
         self._writer.write(
             encode_json_frame(
                 FrameType.PROOF, proof=link_proof(member.secret, "follower", nonce, theirs, epoch)
@@ -128,9 +146,9 @@ class LeaderLink:
             # The leader learns from our hello that it is deposed.
             await self._expect(FrameType.REFUSED)
         member.join(str(challenge.get("cluster")))
-        member.saw(epoch)
         self.epoch = epoch
         self.leader = str(challenge.get("node"))
+        member.saw(epoch, self.leader)
         addresses = [str(one) for one in challenge.get("addresses", [])]
         self._on_leader(addresses, bool(challenge.get("accepts_proxy")))
 
@@ -166,7 +184,7 @@ class LeaderLink:
                 FrameType.END
             ):
                 path, size, digests = decode_file_part(frame.payload)
-                index[_checked(path)] = (size, digests)
+                index[replicated_path(path)] = (size, digests)
             missing = await _in_thread(reconcile, self._data, index)
             for path, position in missing:
                 self._writer.write(encode_file_part(FrameType.FETCH, path, position))
@@ -210,10 +228,15 @@ class LeaderLink:
                 frame = await self._expect(FrameType.CHANGES)
                 size += len(frame.payload)
                 batches.append(self._accept(decode_changes(frame.payload)))
+            progress = self._progress
+            progress.waiting_bytes = size + sum(len(frame.payload) for frame in self._frames)
             await _in_thread(self._files.apply, batches)
+            progress.waiting_bytes -= size
             complete = [batch.sequence for batch in batches if batch.is_last]
             if complete:
                 self._acknowledge(complete[-1])
+                if not self._frames:
+                    progress.current_at = time.monotonic()
 
     def _accept(self, batch: ReplicatedBatch) -> ReplicatedBatch:
         if batch.epoch != self.epoch or batch.epoch < self._member.epoch:
@@ -243,145 +266,3 @@ async def _in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
-
-
-def _checked(path: str) -> str:
-    """Only files that are replicated, and only below the data directory."""
-    if not is_replicated(path) or ".." in path.split("/"):
-        raise FrameError(f"replication: {path!r} is not a replicated file")
-    return path
-
-
-class ReplicaFiles:
-    """The files of a follower. Everything runs in one thread at a time."""
-
-    def __init__(self, data: Path) -> None:
-        self._data = data
-        self._open: OrderedDict[str, int] = OrderedDict()
-        self._written: set[str] = set()  # not synced
-        self._directories: set[Path] = set()  # with new names
-        #: Changes up to this sequence may meet files of a later state: they are repeated.
-        self.lenient_until = -1
-
-    def store(self, parts: list[FilePart]) -> None:
-        """Content of the copy."""
-        for path, position, data in parts:
-            self._write(_checked(path), position, data)
-
-    def apply(self, batches: list[ReplicatedBatch]) -> None:
-        """Write the changes in order, and sync them."""
-        for batch in batches:
-            lenient = batch.sequence <= self.lenient_until
-            for change in batch.changes:
-                self._apply(change, lenient)
-        self.sync()
-
-    def _apply(self, change: Change, lenient: bool) -> None:
-        kind, path, number, data = change
-        _checked(path)
-        match kind:
-            case ChangeKind.APPEND:
-                fd = self._file(path)
-                if not lenient and number > os.fstat(fd).st_size:
-                    raise FrameError(f"replication: {path} ends before byte {number}")
-                self._write(path, number, data)
-            case ChangeKind.TRUNCATE:
-                os.ftruncate(self._file(path), number)
-                self._written.add(path)
-            case ChangeKind.DELETE:
-                self._delete(path)
-            case ChangeKind.BEGIN:
-                self._close(path + ".part")
-                (self._data / (path + ".part")).unlink(missing_ok=True)
-                self._file(path + ".part")
-            case ChangeKind.PART:
-                self._write(path + ".part", number, data)
-            case ChangeKind.COMMIT:
-                self._commit(path, number)
-            case ChangeKind.LINK:
-                self._link(path, _checked(data.decode()), lenient)
-
-    def _commit(self, path: str, size: int) -> None:
-        part = self._data / (path + ".part")
-        fd = self._file(path + ".part")
-        if os.fstat(fd).st_size != size:
-            raise FrameError(f"replication: {path} has not {size} bytes")
-        os.fdatasync(fd)
-        self._close(path + ".part")
-        self._close(path)
-        part.replace(self._data / path)
-        self._directories.add(part.parent)
-
-    def _link(self, path: str, other: str, lenient: bool) -> None:
-        self._close(path)
-        target = self._data / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        try:
-            os.link(self._data / other, target)
-        except FileNotFoundError:
-            if not lenient:
-                raise FrameError(f"replication: {other} is missing, {path} links to it") from None
-        self._directories.add(target.parent)
-
-    def _delete(self, path: str) -> None:
-        target = self._data / path
-        for name in [name for name in self._open if name == path or name.startswith(path + "/")]:
-            self._close(name)
-        if target.is_dir():
-            shutil.rmtree(target)
-            self._directories = {
-                one for one in self._directories if one != target and target not in one.parents
-            }
-        else:
-            target.unlink(missing_ok=True)
-            target.with_suffix(".idx").unlink(missing_ok=True)
-
-    def _write(self, path: str, position: int, data: bytes) -> None:
-        fd = self._file(path)
-        written = 0
-        while written < len(data):
-            written += os.pwrite(fd, data[written:], position + written)
-        self._written.add(path)
-
-    def _file(self, path: str) -> int:
-        fd = self._open.get(path)
-        if fd is not None:
-            self._open.move_to_end(path)
-            return fd
-        file = self._data / path
-        if not file.parent.is_dir():
-            file.parent.mkdir(parents=True, mode=0o700)
-            self._directories.update((file.parent, file.parent.parent))
-        if not file.exists():
-            self._directories.add(file.parent)
-        fd = self._open[path] = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        while len(self._open) > OPEN_FILES:
-            oldest = next(iter(self._open))
-            if oldest in self._written:
-                os.fdatasync(self._open[oldest])
-            self._close(oldest)
-        return fd
-
-    def _close(self, path: str) -> None:
-        fd = self._open.pop(path, None)
-        if fd is not None:
-            os.close(fd)
-        self._written.discard(path)
-
-    def sync(self) -> None:
-        for path in self._written:
-            os.fdatasync(self._open[path])
-        self._written.clear()
-        for directory in self._directories:
-            with contextlib.suppress(FileNotFoundError):
-                fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-        self._directories.clear()
-
-    def close(self) -> None:
-        for path in list(self._open):
-            self._close(path)

@@ -2,7 +2,7 @@
 
 TLS passes through, so the leader's certificate must be valid for the follower's name, too. Without
 a leader, connections are closed, and clients try again as they do with any broker. Requests to
-`/api/cluster` of the management API are answered by the follower itself.
+`/api/cluster` of the management API and to `/metrics` are answered by the follower itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import Any, Final, NamedTuple
 from penstock.core.addresses import ListenAddress, parse_address
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
+from penstock.core.metrics import EXPOSITION_TYPE
 from penstock.core.proxy_protocol import TrustedProxies, encode_proxy_header
 
 READ_BYTES: Final = 64 * 1024
 CONNECT_SECONDS: Final = 3.0
 MAX_HEAD_BYTES: Final = 16 * 1024
-LOCAL_PATH: Final = b"/api/cluster"
+LOCAL_PATHS: Final = (b"/api/cluster", b"/metrics")
 #: Reason codes of MQTT 5.
 MQTT_REDIRECTIONS: Final = {"use-another-server": 0x9C, "server-moved": 0x9D}
 
@@ -32,7 +33,7 @@ _log = get_logger("penstock.cluster")
 
 
 class LocalRequest(NamedTuple):
-    """A request about the cluster, which the follower answers."""
+    """A request about the cluster or this member, which the follower answers."""
 
     method: str
     path: str
@@ -43,7 +44,8 @@ class LocalRequest(NamedTuple):
     peer: str
 
 
-LocalHandler = Callable[[LocalRequest], Awaitable[tuple[int, dict[str, Any]]]]
+#: Returns the status, and JSON or Prometheus' text.
+LocalHandler = Callable[[LocalRequest], Awaitable[tuple[int, dict[str, Any] | bytes]]]
 
 
 class Forwarder:
@@ -63,6 +65,7 @@ class Forwarder:
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._leader: list[ListenAddress] = []
+        self.forwarded = 0  #: open connections to the leader
 
     async def open(self) -> list[ListenAddress]:
         """Listen; returns the addresses with their actual ports."""
@@ -123,7 +126,7 @@ class Forwarder:
         received = b""
         if address.scheme == "http":
             received = await _read_head(reader)
-            if received.split(b" ", 2)[1:2] and received.split(b" ", 2)[1].startswith(LOCAL_PATH):
+            if b"".join(received.split(b" ", 2)[1:2]).startswith(LOCAL_PATHS):
                 await self._answer_locally(received, reader, writer)
                 return
         target = self._target(address, index)
@@ -140,6 +143,7 @@ class Forwarder:
                 return
         async with asyncio.timeout(CONNECT_SECONDS):
             from_leader, to_leader = await asyncio.open_connection(target.host, target.port)
+        self.forwarded += 1
         try:
             client = writer.get_extra_info("peername")
             # A trusted proxy has sent a header of its own.
@@ -149,6 +153,7 @@ class Forwarder:
             to_leader.write(received)
             await asyncio.gather(_copy(reader, to_leader), _copy(from_leader, writer))
         finally:
+            self.forwarded -= 1
             to_leader.transport.abort()
 
     def _target(self, address: ListenAddress, index: int) -> ListenAddress | None:
@@ -226,9 +231,11 @@ async def _read_head(reader: asyncio.StreamReader) -> bytes:
     return received
 
 
-async def _respond(writer: asyncio.StreamWriter, status: int, body: dict[str, Any]) -> None:
-    content = json.dumps(body).encode()
-    head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\nconnection: close\r\n"
+async def _respond(writer: asyncio.StreamWriter, status: int, body: dict[str, Any] | bytes) -> None:
+    is_text = isinstance(body, bytes)
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    kind = EXPOSITION_TYPE if is_text else "application/json"
+    head = f"HTTP/1.1 {status} \r\ncontent-type: {kind}\r\nconnection: close\r\n"
     writer.write(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
     await writer.drain()
     writer.close()

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from penstock.core.config import BrokerSettings
 from penstock.core.data_directory import private_opener
-from penstock.core.errors import ConfigurationError
+from penstock.core.errors import AuthenticationFailed, ConfigurationError
 
 FILE_NAME: Final = "cluster.json"
 #: Of the file.
@@ -34,6 +34,7 @@ class Member:
         is_leader: bool = False,
         url: str = "",
         secret: str = "",
+        leader: str = "",
     ) -> None:
         self._path = path
         self.node = node
@@ -43,6 +44,7 @@ class Member:
         self.is_leader = is_leader  #: by hand
         self.url = url  #: where it joined, for starts without --cluster or --follow
         self.secret = secret
+        self.leader = leader  #: of the epoch; empty if it is not known
 
     @classmethod
     def load(cls, data: Path, name: str = "", secret: str = "") -> Self:
@@ -69,6 +71,7 @@ class Member:
             bool(found["is_leader"]),
             found["url"],
             secret,
+            found.get("leader", ""),
         )
 
     @property
@@ -96,10 +99,16 @@ class Member:
         self.cluster = cluster
         self.save()
 
-    def saw(self, epoch: int) -> None:
-        """Frames of older epochs are refused from now on, also after a restart."""
-        if epoch > self.epoch:
-            self.epoch = epoch
+    def saw(self, epoch: int, leader: str) -> None:
+        """Frames of older epochs, and of another leader, are refused from now on, also after a
+        restart."""
+        if epoch == self.epoch and self.leader not in ("", leader):
+            raise AuthenticationFailed(
+                f"{self.leader} and {leader} both lead in epoch {epoch}, promoted by hand: stop "
+                f"{leader}, give it an empty directory (--data), and let it --follow {self.leader}"
+            )
+        if epoch > self.epoch or (epoch == self.epoch and not self.leader):
+            self.epoch, self.leader = epoch, leader
             self.save()
 
     def set_copying(self, copying: bool) -> None:
@@ -118,6 +127,7 @@ class Member:
             "node": self.node,
             "cluster": self.cluster,
             "epoch": self.epoch,
+            "leader": self.leader,
             "copying": self.copying,
             "is_leader": self.is_leader,
             "url": self.url,

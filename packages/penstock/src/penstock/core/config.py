@@ -368,6 +368,8 @@ class ClusterSettings:
     """In-sync members, with the leader, without which in-sync queues refuse publishes."""
     lease: Seconds = Field(default=5.0, ge=0.5)
     """How long a leader leads without renewing its lease."""
+    start_timeout: Seconds = Field(default=60.0)
+    """How long a member that starts waits for etcd or PostgreSQL."""
     follower_timeout: Seconds = Field(default=3.0, gt=0)
     """A follower that does not acknowledge for so long leaves the in-sync set."""
     max_lag: Bytes = Field(default=64 * MiB, ge=MiB)

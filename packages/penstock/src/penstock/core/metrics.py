@@ -8,12 +8,15 @@ scrape loads `prometheus_client`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+#: The content type of Prometheus' text format.
+EXPOSITION_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 MetricKind = Literal["counter", "gauge"]
 
@@ -62,9 +65,41 @@ METRICS: Final = tuple(
         ("disk_free", "gauge", "disk_free_bytes", "Free space of the data directory."),
         ("cluster_epoch", "gauge", "cluster_epoch", "The leader's epoch; 0 without a cluster."),
         ("cluster_in_sync", "gauge", "cluster_in_sync_members", "Members of the in-sync set."),
-        ("cluster_lag_bytes", "gauge", "cluster_lag_bytes", "Lag of the slowest follower."),
-        ("cluster_lag_seconds", "gauge", "cluster_lag_seconds", "Lag of the slowest follower."),
+        (
+            "cluster_lag_bytes",
+            "gauge",
+            "cluster_lag_bytes",
+            "Lag of the slowest follower; at a follower, its own.",
+        ),
+        (
+            "cluster_lag_seconds",
+            "gauge",
+            "cluster_lag_seconds",
+            "Lag of the slowest follower; at a follower, its own.",
+        ),
+        ("cluster_leads", "gauge", "cluster_leader", "1 if this member leads its cluster."),
+        (
+            "cluster_member_in_sync",
+            "gauge",
+            "cluster_in_sync",
+            "1 if this member is in the in-sync set.",
+        ),
+        (
+            "cluster_forwarded",
+            "gauge",
+            "cluster_forwarded_connections",
+            "Connections that a follower forwards to the leader.",
+        ),
     )
+)
+
+#: What a follower has figures for. Those of queues and clients are the leader's alone, so that a
+#: sum over all members counts them once.
+FOLLOWER_METRICS: Final = frozenset(
+    {
+        *("memory_used", "disk_free", "cluster_epoch", "cluster_leads", "cluster_member_in_sync"),
+        *("cluster_lag_bytes", "cluster_lag_seconds", "cluster_forwarded"),
+    }
 )
 
 #: Seconds: good disks take tens of microseconds, failing ones seconds.
@@ -72,7 +107,9 @@ _SYNC_BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
 
 
 class Metrics:
-    def __init__(self) -> None:
+    def __init__(self, only: Collection[str] | None = None) -> None:
+        """`only` are the attributes that are shown; all without it."""
+        self._only = only
         self.published = self.confirmed = self.returned = self.unroutable = 0
         self.delivered = self.redelivered = self.acknowledged = 0
         self.expired = self.dead_lettered = self.dropped = 0
@@ -84,6 +121,7 @@ class Metrics:
         self.memory_used = self.disk_free = 0
         self.cluster_epoch = self.cluster_in_sync = self.cluster_lag_bytes = 0
         self.cluster_lag_seconds = 0.0
+        self.cluster_leads = self.cluster_member_in_sync = self.cluster_forwarded = 0
         self.refreshers: list[Callable[[Metrics], None]] = []
         #: Group commits by the duration of their sync, the last without an upper bound; the total.
         self.syncs = [0] * (len(_SYNC_BUCKETS) + 1)
@@ -119,6 +157,8 @@ class Metrics:
 
         self.refresh()
         for metric in METRICS:
+            if self._only is not None and metric.attribute not in self._only:
+                continue
             family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             value = getattr(self, metric.attribute)
             yield family(f"penstock_{metric.name}", metric.help, value=value)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from penstock.core.addresses import DEFAULT_PORTS
 from penstock.core.errors import LinkRefused
 
-PADRES_PORTS: Final = {"padres": 5680, "padress": 5681}
+_SCHEMES: Final = ("padres", "padress")
 #: What a broker may be called: ids of messages have a `-` behind it.
 BROKER_ID: Final = re.compile(r"[A-Za-z0-9.:/]{1,64}")
 _USER: Final = re.compile(r"//[^/]*@")
@@ -50,7 +51,7 @@ def parse_uri(text: str) -> BrokerUri:
     except ValueError as error:
         raise LinkRefused(f"{shown!r} is not a broker address ({error}): {shape}") from None
     identity = parts.path.removeprefix("/")
-    if parts.scheme not in PADRES_PORTS or not parts.hostname or parts.query or parts.fragment:
+    if parts.scheme not in _SCHEMES or not parts.hostname or parts.query or parts.fragment:
         raise LinkRefused(f"{shown!r} is not a broker address: {shape}")
     if not BROKER_ID.fullmatch(identity):
         raise LinkRefused(
@@ -59,7 +60,7 @@ def parse_uri(text: str) -> BrokerUri:
     return BrokerUri(
         parts.scheme,
         parts.hostname,
-        PADRES_PORTS[parts.scheme] if port is None else port,
+        DEFAULT_PORTS[parts.scheme] if port is None else port,
         identity,
         unquote(parts.username or ""),
         unquote(parts.password or ""),

@@ -494,6 +494,7 @@ class Broker:
             replication = self.cluster.replication
             followers = replication.describe()
             metrics.cluster_epoch = replication.epoch
+            metrics.cluster_leads = metrics.cluster_member_in_sync = 1
             metrics.cluster_in_sync = len(replication.in_sync.members)
             metrics.cluster_lag_bytes = max(one["lag_bytes"] for one in followers)
             metrics.cluster_lag_seconds = max(one["lag_seconds"] for one in followers)

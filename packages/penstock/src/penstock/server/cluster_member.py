@@ -14,6 +14,7 @@ import socket
 import ssl
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -25,19 +26,18 @@ from penstock.cluster.coordinator import (
     Leadership,
     Lease,
     lease_clock,
-    unusable,
 )
-from penstock.cluster.etcd import EtcdCoordinator
-from penstock.cluster.follower import LeaderLink
+from penstock.cluster.coordinators import open_coordinator, reach
+from penstock.cluster.follower import FollowerProgress, LeaderLink
 from penstock.cluster.forwarder import Forwarder
 from penstock.cluster.member import Member
-from penstock.cluster.postgresql import PostgresqlCoordinator
 from penstock.cluster.replication import Replication
 from penstock.core.addresses import ListenAddress, parse_address
-from penstock.core.config import BrokerSettings, ClusterSettings
+from penstock.core.config import BrokerSettings
 from penstock.core.data_directory import FileLock, lock_directory, private_directory
 from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.metrics import FOLLOWER_METRICS, Metrics
 from penstock.core.proxy_protocol import TrustedProxies
 from penstock.server.broker import LOCK_NAME, Broker
 from penstock.server.follower_requests import FollowerRequests
@@ -65,20 +65,6 @@ def replication_address(url: str, setting: str) -> tuple[str, int, bool]:
     return parts.hostname, port, parts.scheme == "penstocks"
 
 
-def open_coordinator(settings: ClusterSettings, node: str) -> Coordinator | None:
-    match urlsplit(settings.url).scheme:
-        case "":
-            return None
-        case "etcd":
-            return EtcdCoordinator(settings.url, node, settings.lease)
-        case "postgresql" | "postgres":
-            return PostgresqlCoordinator(settings.url, node, settings.lease)
-        case other:
-            raise ConfigurationError(
-                f"broker.cluster.url: unsupported scheme {other}; use etcd:// or postgresql://"
-            )
-
-
 class ClusterMember:
     """`async with ClusterMember(settings, data=directory) as member:` runs one."""
 
@@ -95,6 +81,8 @@ class ClusterMember:
         self.data = data
         self.addresses: list[str] = []
         self.broker: Broker | None = None  #: while this member leads
+        self.progress = FollowerProgress()
+        self.metrics = Metrics(FOLLOWER_METRICS)  #: while it follows
         self._cluster = settings.cluster
         self._proxies = TrustedProxies(settings.proxy_protocol_from)
         self._on_shutdown = on_shutdown
@@ -133,10 +121,7 @@ class ClusterMember:
             self.member = Member.load(self.data, cluster.node, cluster.secret)
             self.coordinator = open_coordinator(cluster, self.member.node)
             if self.coordinator is not None:
-                try:
-                    await self._identify(self.coordinator)
-                except OSError as error:
-                    raise unusable(error) from error
+                await reach(partial(self._identify, self.coordinator), cluster.start_timeout)
             elif not cluster.secret:
                 raise ConfigurationError(
                     "broker.cluster.secret is empty: set the same on the leader and its followers "
@@ -184,6 +169,19 @@ class ClusterMember:
     @property
     def leads(self) -> bool:
         return self.broker is not None
+
+    @property
+    def is_in_sync(self) -> bool:
+        """As far as this member knows."""
+        if self.leads:
+            return True
+        if self.coordinator is None:
+            return bool(self.follows())
+        return self.member.node in (self._view.in_sync or ())
+
+    @property
+    def forwarded_connections(self) -> int:
+        return self._forwarder.forwarded
 
     @property
     def address(self) -> str:
@@ -289,6 +287,8 @@ class ClusterMember:
             self.data,
             self.member,
             timeout=self._cluster.follower_timeout,
+            progress=self.progress,
+            observe_sync=self.metrics.observe_sync,
             on_leader=self._forwarder.to,
         )
         try:
@@ -325,7 +325,7 @@ class ClusterMember:
         self._lost.clear()
         if self.coordinator is not None and member.is_new:
             member.found(self._cluster_id)
-        member.saw(leadership.epoch)
+        member.saw(leadership.epoch, member.node)
         _log.info("leading", epoch=leadership.epoch, in_sync=sorted(leadership.in_sync))
         renewal = asyncio.create_task(self._renew(leadership.epoch))
         self.replication = Replication(
@@ -360,6 +360,7 @@ class ClusterMember:
             self.broker = None
             await self._stop_leading(broker, leadership.epoch, renewal)
         self._take_lock()
+        self.progress = FollowerProgress()
         if not self._closing.is_set():
             await self._forwarder.open()
 

@@ -1,4 +1,4 @@
-"""Requests to `/api/cluster` that a follower answers, because it has no broker."""
+"""Requests to `/api/cluster` and `/metrics` that a follower answers, because it has no broker."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from penstock.cluster.coordinator import Coordinator
 from penstock.cluster.forwarder import LocalRequest
 from penstock.core.addresses import is_loopback, parse_address
 from penstock.core.errors import AuthenticationFailed
+from penstock.core.metrics import Metrics
+from penstock.core.resources import disk_free, memory_used
 
 if TYPE_CHECKING:
     from penstock.server.cluster_member import ClusterMember
@@ -20,8 +22,27 @@ if TYPE_CHECKING:
 class FollowerRequests:
     def __init__(self, owner: ClusterMember) -> None:
         self._owner = owner
+        self._metrics = owner.metrics
+        self._metrics.on_scrape(self._refresh)
 
-    async def answer(self, request: LocalRequest) -> tuple[int, dict[str, Any]]:
+    async def answer(self, request: LocalRequest) -> tuple[int, dict[str, Any] | bytes]:
+        if request.path == "/metrics":
+            return 200, self._metrics.exposition()
+        if request.path.startswith("/metrics/"):
+            return 200, b""  # of queues, which are the leader's
+        return await self._answer(request)
+
+    def _refresh(self, metrics: Metrics) -> None:
+        owner = self._owner
+        metrics.memory_used = memory_used()
+        metrics.disk_free = disk_free(owner.data)
+        metrics.cluster_epoch = owner.member.epoch
+        metrics.cluster_member_in_sync = int(owner.is_in_sync)
+        metrics.cluster_lag_bytes = owner.progress.waiting_bytes
+        metrics.cluster_lag_seconds = owner.progress.lag_seconds
+        metrics.cluster_forwarded = owner.forwarded_connections
+
+    async def _answer(self, request: LocalRequest) -> tuple[int, dict[str, Any]]:
         try:
             await self._authenticate(request)
             match request.method, request.path:
@@ -79,8 +100,10 @@ class FollowerRequests:
                 if not force:
                     reason = "nobody leads, and an in-sync member will; --force makes it this one"
                     return 409, {"error": "conflict", "reason": reason}
+                if not await coordinator.force():
+                    reason = "another member leads by now: see `penstock cluster status`"
+                    return 409, {"error": "conflict", "reason": reason}
                 self._owner.member.set_copying(False)
-                await coordinator.force()
                 return 200, {"node": self._owner.member.node, "epoch": view.epoch + 1}
         except OSError as error:
             return 503, {"error": "service_unavailable", "reason": str(error)}

@@ -310,3 +310,24 @@ async def test_a_disk_that_is_still_full_at_the_end_fails_who_waits(
     disk.committer.write()
     await disk.committer.close()
     assert (listener.confirmed, listener.failed) == ([], [1])
+
+
+async def test_what_is_written_lazily_can_be_waited_for(tmp_path: Path) -> None:
+    synced: list[int] = []
+    committer = Committer(
+        here(),
+        on_fault=print,
+        on_recovered=lambda: None,
+        sync=lambda fd: synced.append(os.fstat(fd).st_ino),
+    )
+    acks = AckFile(tmp_path / "acks", committer)
+    acks.add(0)
+    committer.write()
+    acks.add(1)
+    acks.hasten()
+    told = asyncio.Event()
+    committer.after(told.set)
+    committer.write()
+    await told.wait()
+    assert (tmp_path / "acks").stat().st_ino in synced
+    await committer.close()

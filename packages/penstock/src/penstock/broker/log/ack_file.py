@@ -101,6 +101,10 @@ class AckFile:
         self._pending_ranges.append((start, stop))
         self._take(start, stop)
 
+    def hasten(self) -> None:
+        """Who waits for a sync from now on also waits for this file."""
+        self._file.hasten()
+
     def truncate(self, end: int) -> None:
         """Forget every offset from `end` on, at once: the log ends there after a crash."""
         beyond = {offset for offset in self.done if offset >= end}

@@ -10,7 +10,8 @@ kernel may have dropped the pages: its waiters fail. Hooks tell the broker, whic
 during a fault.
 
 Acknowledgements are *lazy*: written after the data of the same batch, so that a message moved
-between queues is always in one of the files, and synced within a second.
+between queues is always in one of the files, and synced within a second, or with the next cycle if
+somebody waits for them (`hasten`).
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Committer:
         self._thread = DiskThread(loop, "penstock-sync")
         self._touched: dict[Writable, None] = {}  # with pending data
         self._touched_lazily: dict[Writable, None] = {}
+        self._hastened: list[Writable] = []
         self._dirty: dict[Writable, None] = {}  # written, not synced
         self._dirty_lazily: dict[Writable, None] = {}
         self._others: list[int] = []  # further descriptors to sync
@@ -101,6 +103,10 @@ class Committer:
             self._touched_lazily[log] = None
         else:
             self._touched[log] = None
+
+    def hasten(self, log: Writable) -> None:
+        """Who waits from now on also waits for what was written to this file lazily."""
+        self._hastened.append(log)
 
     def wait(self, channel: Channel, receipt: int | Sequence[int], in_sync: int = 1) -> None:
         """Confirm this receipt, or those of a run, once everything appended so far is on disk: on
@@ -205,6 +211,12 @@ class Committer:
         except OSError as error:
             self._failed(error)
             return False
+        if self._hastened:
+            for log in self._hastened:
+                if log in self._dirty_lazily:
+                    del self._dirty_lazily[log]
+                    self._dirty[log] = None
+            self._hastened.clear()
         self._written.merge(self._fresh)
         if self.observer is not None:
             self.observer.seal()

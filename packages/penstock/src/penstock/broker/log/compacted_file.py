@@ -96,6 +96,10 @@ class CompactedFile:
         """There are pending records."""
         self._committer.touch(self, lazy=self._lazy)
 
+    def hasten(self) -> None:
+        """Who waits from now on also waits for what is in the file or pending."""
+        self._committer.hasten(self)
+
     # For the committer.
 
     def write(self) -> None:

@@ -118,6 +118,11 @@ class ExactlyOnceState:
             self.released.discard(offset)
             self._note(_COMPLETED, offset)
 
+    def hasten(self) -> None:
+        """Who waits for a sync from now on also waits for the journal."""
+        if self._journal is not None:
+            self._journal.hasten()
+
     def _note(self, kind: int, value: int) -> None:
         if self._journal is not None:
             if not self._pending:

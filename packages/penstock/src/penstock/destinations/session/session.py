@@ -13,7 +13,7 @@ in `pending_messages.py`, shared subscriptions in `shared_subscriptions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from penstock.broker.contract import (
     FROM_RETAINED,
     MAX_PACKET_ID,
     PERSISTENT,
+    REJECTED,
     Binding,
     Channel,
     Delivery,
@@ -74,6 +75,7 @@ class MqttSessionQueue:
         "_direct_channel",
         "_draining_later",
         "_exactly_once",
+        "_in_sync",
         "_last_packet_id",
         "_past",
         "_pending",
@@ -112,6 +114,7 @@ class MqttSessionQueue:
         self.durable = durable
         self.arguments = arguments
         self.kernel = vhost.kernel
+        self._in_sync = durable and self.kernel.confirms_in_sync({})
         self.inflight: dict[int, InflightMessage | Message] = {}
         self.no_local = False
         self.own_message: Message | None = None
@@ -231,7 +234,9 @@ class MqttSessionQueue:
             subscription = topics.of_own(message.route)
         return self.deliver(message, subscription)
 
-    takes_runs = True  #: a session rejects nothing
+    @property
+    def takes_runs(self) -> bool:
+        return not self._in_sync
 
     def push_run(self, run: MessageRun) -> int:
         topics = self._topic_subscriptions
@@ -317,6 +322,8 @@ class MqttSessionQueue:
         self, message: Message, subscription: EffectiveSubscription, channel: Channel | None
     ) -> int:
         """A QoS 1 or 2 message: send it now if the client accepts it."""
+        if self._in_sync and self.kernel.committer.refuses:
+            return REJECTED
         store = self._pending.store or self._pending.open_store()
         inflight = self.inflight
         if channel is None or len(inflight) >= self._window or message.spool is not None:
@@ -574,6 +581,16 @@ class MqttSessionQueue:
 
     def release_received(self, packet_id: int) -> None:
         self.exactly_once.release_received(packet_id)
+
+    def when_stored(self, callback: Callable[[], None], failed: Callable[[OSError], None]) -> None:
+        if not self.durable:
+            callback()
+            return
+        self.exactly_once.hasten()
+        store = self._pending.store
+        if store is not None and store.log is not None:
+            store.log.acks.hasten()
+        self.kernel.committer.after(callback, failed)
 
     @property
     def subscription_count(self) -> int:

@@ -174,7 +174,7 @@ class PublishAcknowledgements:
         else:
             reason = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         packet = encode_acknowledgement(PUBCOMP, packet_id, reason, version=terminal.version)
-        terminal.send_replicated(packet)
+        terminal.send_stored(packet)
 
     # Confirms.
 

@@ -319,7 +319,7 @@ class MqttTerminal(asyncio.Protocol):
                 return
             if not entry.released:
                 session.channel_confirm(channel, entry)
-            self.send_replicated(encode_acknowledgement(PUBREL, packet_id, version=self.version))
+            self.send_stored(encode_acknowledgement(PUBREL, packet_id, version=self.version))
         else:
             raise wrong_acknowledgement(packet_id, kind)
 
@@ -377,14 +377,15 @@ class MqttTerminal(asyncio.Protocol):
     def send(self, packet: bytes) -> None:
         self.writer.send(packet)
 
-    def send_replicated(self, packet: bytes) -> None:
-        """For PUBREL and PUBCOMP, after which the client forgets the exchange: in a cluster, all
-        in-sync members forget it first. If they cannot, the client repeats it."""
-        committer = self.host.kernel.committer
-        if committer.is_replicated:
-            committer.after(partial(self.writer.send, packet), lambda _: self.transport.abort())
-        else:
+    def send_stored(self, packet: bytes) -> None:
+        """For PUBREL and PUBCOMP, after which the client forgets the exchange: the session must not
+        know it after a power cut or a failover. If it cannot be stored, the client repeats it."""
+        if self.session is None:
             self.send(packet)
+        else:
+            self.session.when_stored(
+                partial(self.writer.send, packet), lambda _: self.transport.abort()
+            )
 
     def reason_properties(self, text: str) -> MqttProperties | None:
         """A reason string, if the client accepts one of this size."""

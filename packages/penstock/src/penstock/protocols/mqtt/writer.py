@@ -141,7 +141,7 @@ class MqttWriter:
             return
         if entry is not None and entry.released:
             packet = encode_acknowledgement(PUBREL, entry.packet_id, version=self._terminal.version)
-            self._terminal.send_replicated(packet)
+            self._terminal.send_stored(packet)
             return
         opening = self._opening(fragment, entry)
         size = len(opening) + (fragment.size if fragment.more else len(fragment.body))

@@ -15,11 +15,11 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from penstock.broker.contract import Queue
-from penstock.core.metrics import Metrics
+from penstock.core.metrics import EXPOSITION_TYPE, Metrics
 from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute, iterate_in_slices
 from penstock.server.management.http import HttpResponse
 
-_TEXT: Final = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+_TEXT: Final = {"content-type": EXPOSITION_TYPE}
 
 #: Metrics of a queue: the field in `describe`, the name, the help text.
 QUEUE_METRICS: Final = (
