@@ -55,8 +55,9 @@ async def draw_users(context: DashboardContext, visit: PageRequest) -> None:
                         ui.label(f"{each.created_at:%-d %b %Y}")
                     with row.cell():
                         if edits and each.id != caller.id:
-                            role = ui.select(_ROLES, value=each.role).props("outlined dense")
-                            role.props["aria-label"] = f"Role of user {each.id}"
+                            label = f"Role of user {each.id}"
+                            role = ui.select(_ROLES, label=label, value=each.role)
+                            role.props("outlined dense").classes("p-unlabelled")
                             role.on_value_change(
                                 lambda event, user=each.id: act(
                                     partial(users.appoint, caller, user, UserRole(event.value)),
