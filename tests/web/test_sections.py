@@ -131,7 +131,7 @@ def test_components_of_the_pump_and_the_history_of_a_file(page: Page, setting: S
         expect(component).to_contain_text("201: 1")
         page.get_by_label("File").fill("radar.h5")
         page.get_by_role("button", name="Trace").click()
-        expect(card(page, "History of a file").locator("tbody tr").first).to_contain_text(
+        expect(card(page, "History of radar.h5").locator("tbody tr").first).to_contain_text(
             "xs_guest"
         )
     finally:

@@ -7,20 +7,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from threading import Lock
-from typing import Any, Final
+from typing import Any
 
 import penstock_store
 from penstock.core.console_section import ConsoleCall, ConsoleContext
 from penstock.core.errors import NotFound, PreconditionFailed
-from penstock.core.units import parse_count
+from penstock.core.list_page import page_frame, page_numbers
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import JobRecord, JobState
 from penstock_jobs.queue.topology import TYPES, dead_name, request_name
 from penstock_jobs.service import JobService
 from penstock_store import Database
 from penstock_store.factory import EMBEDDED_FOLDER
-
-MAX_PAGE: Final = 200
 
 
 def calls(context: ConsoleContext) -> Mapping[str, ConsoleCall]:
@@ -63,17 +61,18 @@ class JobsSection:
         return {state.value: count for state, count in found.items()}
 
     def jobs(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        state = arguments.get("state") or None
-        page = parse_count(str(arguments.get("page", 1))) or 1
-        size = min(parse_count(str(arguments.get("size", 50))) or 50, MAX_PAGE)
-        found = JobRepository(self._database).page(
-            page,
-            size,
-            None if state is None else JobState(state),
-            arguments.get("kind") or None,
-            arguments.get("text") or None,
+        state, text = arguments.get("state") or None, arguments.get("name") or None
+        page, size = page_numbers(arguments)
+        order = (
+            arguments.get("sort", "submitted"),
+            arguments.get("sort_reverse", "true") == "true",
         )
-        return {"jobs": [_row(job) for job in found.records], "count": found.total}
+        found = JobRepository(self._database).page(
+            page, size, None if state is None else JobState(state), text=text, order=order
+        )
+        items = [_row(job) for job in found.records]
+        frame = page_frame(page, size, found.total, found.total)
+        return {**frame, "page": page, "item_count": len(items), "items": items}
 
     def workers(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         return [_row(job) for job in JobRepository(self._database).running()]

@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from penstock.core.console_section import ConsoleCall, ConsoleContext
 from penstock.core.errors import NotFound, PreconditionFailed
-from penstock.core.units import parse_count
+from penstock.core.list_page import page_frame, page_numbers, page_of
 from penstock_spark.commands.pipeline import dead_letter_record, newest_dead_letters
 from penstock_spark.directory import FlowDirectory
-from penstock_spark.status import flow_status
+from penstock_spark.status import dead_letter_count, flow_status
 
 _FLOW: Final = re.compile(r"[A-Za-z0-9_-]+")
-MAX_DEAD_LETTERS: Final = 200
 _LAST_BYTES: Final = 4000
 
 
@@ -27,6 +26,7 @@ def calls(context: ConsoleContext) -> Mapping[str, ConsoleCall]:
     section = PipelineSection(context)
     return {
         "status": section.status,
+        "tables": section.tables,
         "dead-letters": section.dead_letters,
         "replays": section.replays,
         "do-replay": section.replay,
@@ -55,11 +55,25 @@ class PipelineSection:
             for name in self._flows()
         ]
 
-    def dead_letters(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        count = parse_count(str(arguments.get("count", 50)), MAX_DEAD_LETTERS) or 50
-        reason = arguments.get("reason") or None
-        found = newest_dead_letters(self._directory(arguments), reason)
-        return [dead_letter_record(row) for row in islice(found, count)]
+    def tables(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {"flow": flow, "name": table.name, **asdict(table.size())}
+            for flow in self._flows()
+            for table in FlowDirectory(self._context.data, flow).lake.tables()
+        ]
+
+    def dead_letters(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A page, the newest first. Without a text, older files than the page's are not read."""
+        directory = self._directory(arguments)
+        found = map(dead_letter_record, newest_dead_letters(directory, None))
+        if arguments.get("name"):
+            return page_of(found, arguments)
+        page, size = page_numbers(arguments)
+        total = dead_letter_count(directory)
+        frame = page_frame(page, size, total, total)
+        first = (frame["page"] - 1) * size
+        items = list(islice(found, first, first + size))
+        return {**frame, "item_count": len(items), "items": items}
 
     def replay(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Start `penstock pipeline replay`, which runs Spark; its output is in a file."""

@@ -63,10 +63,18 @@ def flow_status(directory: FlowDirectory, broker: str, now: float) -> FlowStatus
         done,
         stream_lag(done, broker, now),
         lake.generation,
-        sum(size.rows for name, size in tables.items() if name.endswith(".dead_letters")),
+        _dead_letter_rows(tables),
         tables,
         len(progress.damaged_files()),
     )
+
+
+def dead_letter_count(directory: FlowDirectory) -> int:
+    return _dead_letter_rows({table.name: table.size() for table in directory.lake.tables()})
+
+
+def _dead_letter_rows(tables: Mapping[str, TableSize]) -> int:
+    return sum(size.rows for name, size in tables.items() if name.endswith(".dead_letters"))
 
 
 def stream_lag(done: BatchProgress | None, broker: str, now: float) -> StreamLag:

@@ -169,3 +169,7 @@ def test_join_remembers_the_cluster(etcd: str, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "penstock broker --data" in result.output
     assert with_remembered_cluster(BrokerSettings(), tmp_path / "a").cluster.url == etcd
+    leader = "penstock://127.0.0.1:5690"
+    result = CliRunner().invoke(app, ["join", leader, "--data", str(tmp_path / "b")])
+    assert result.exit_code == 0, result.output
+    assert with_remembered_cluster(BrokerSettings(), tmp_path / "b").cluster.follow == leader

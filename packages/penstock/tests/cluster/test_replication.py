@@ -79,7 +79,11 @@ async def test_everything_is_copied_and_a_promoted_follower_has_it(tmp_path: Pat
         await broker.replicated()
         await same_files(leader, follower)
         await leader.close()
-        follower._promoted.set()
+        await until(lambda: not follower.follows())
+        address = follower.addresses[1].replace("://", "://guest:guest@")
+        promote = ["promote", "--url", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, promote)
+        assert result.output == f"{follower.member.node} will lead\n"
         await until(lambda: follower.leads)
         assert follower.member.epoch == leader.member.epoch + 1
         assert follower.broker is not None

@@ -340,6 +340,23 @@ def test_a_hidden_page_watches_nothing_until_it_is_shown(page: Page, api: httpx.
     expect(facts).to_contain_text(f"Ready{before + 1}")
 
 
+def test_several_pages_are_live_together(page: Page, api: httpx.Client) -> None:
+    """A browser opens six connections to a server, for all pages together."""
+    pages = [page, *(page.context.new_page() for _ in range(4))]
+    for one in pages[1:]:
+        sign_in(one)
+    for one in pages:
+        go(one, "queue/%2F/work", "work")
+    before = api.get("/queues/%2F/work").json()["messages_ready"]
+    for one in pages:
+        expect(one.locator("dl.facts")).to_contain_text(f"Ready{before}")
+    publish(api, "work", {"n": 3})
+    for one in pages:
+        expect(one.locator("dl.facts")).to_contain_text(f"Ready{before + 1}")
+    for one in pages[1:]:
+        one.close()
+
+
 def test_a_connection_and_its_channel_are_shown_and_closed(page: Page, broker: Penstock) -> None:
     parameters = pika.URLParameters(broker.url)
     parameters.client_properties = {"connection_name": "till 4"}

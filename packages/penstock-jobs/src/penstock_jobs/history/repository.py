@@ -29,6 +29,8 @@ _COLUMNS: Final = (
     'started_at AS start, ends_at AS "end", error, attempts, worker, priority, summary, revision, '
     "owner"
 )
+#: What a page of jobs may be sorted by.
+SORTED_BY: Final = ("id", "kind", "state", "progress", "attempts", "worker", "submitted")
 _MERGE: Final = """
     INSERT INTO job AS known (
         id, kind, state, run, rank, priority, progress, submitted_at, changed_at, started_at,
@@ -196,8 +198,12 @@ class JobRepository:
         kind: str | None = None,
         text: str | None = None,
         owner: str | None = None,
+        order: tuple[str, bool] = ("submitted", True),
     ) -> JobPage:
-        """Newest first."""
+        """Newest first, or in the order of a column, descending or not."""
+        if order[0] not in SORTED_BY:
+            raise PreconditionFailed(f"jobs are sorted by {', '.join(SORTED_BY)}, not {order[0]}")
+        by = f"{order[0]} {'DESC' if order[1] else 'ASC'}"
         given = {"state": state and state.value, "kind": kind, "text": text, "owner": owner}
         where = """
             WHERE (%(state)s::text IS NULL OR state = %(state)s)
@@ -207,7 +213,7 @@ class JobRepository:
         """
         with self._database.transaction() as connection:
             rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM job {where} ORDER BY submitted_at DESC, id "
+                f"SELECT {_COLUMNS} FROM job {where} ORDER BY {by}, id "
                 "LIMIT %(size)s OFFSET %(skip)s",
                 {**given, "size": size, "skip": (page - 1) * size},
             ).fetchall()

@@ -32,6 +32,7 @@ from penstock_pump.names import state_folder
 from penstock_pump.status import ComponentStatus, read_status
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 LONG_RUNNING: Final = frozenset(Component) - {Component.POST, Component.SAVE, Component.RESTORE}
@@ -40,6 +41,13 @@ UNSUPPORTED: Final = {"audit": "the broker's own monitoring replaces it"}
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
+#: What `status` shows of a component that runs.
+FIGURES: Final = (
+    *("pid", "received", "msg/s", "queued"),
+    *("outcomes", "retries", "rejected", "lag", "last"),
+)
+#: Columns of a terminal on which every table fits.
+BOUNDLESS: Final = 10_000
 #: Processes started at a time: each start takes a second of CPU.
 _CONCURRENCY: Final = 4
 
@@ -136,14 +144,14 @@ def status(
     console = Console()
     fleet = list(members(targets or _default_targets()))
     if not live:
-        console.print(_table(fleet))
+        console.print(_table(fleet, console))
         return
     bars = new_bars(console)
-    with Live(_table(fleet), console=console) as shown:
+    with Live(_table(fleet, console), console=console) as shown:
         while True:
             time.sleep(1.0)
             draw_bars(bars, _transfers(fleet))
-            shown.update(Group(_table(fleet), bars))
+            shown.update(Group(_table(fleet, console), bars))
 
 
 def _default_targets() -> list[str] | None:
@@ -164,37 +172,45 @@ def _transfers(fleet: list[FleetMember]) -> Iterator[tuple[str, int, int | None]
             yield f"{member.name} {name}", done, total
 
 
-def _table(fleet: list[FleetMember]) -> Table:
+def _table(fleet: list[FleetMember], console: Console) -> Table:
+    """On a narrow terminal the figures of a component share a column, each with its name."""
     from rich.table import Table
 
+    rows = [(member.name, _figures(member)) for member in fleet]
     table = Table()
-    for head in ("component", "pid"):
-        table.add_column(head, no_wrap=True)  # complete even on a narrow terminal
-    for head in ("received", "msg/s", "queued", "outcomes", "retries", "rejected", "lag", "last"):
-        table.add_column(head, overflow="fold")
-    for member in fleet:
-        current_status = member.current_status()
-        if current_status is None:
-            died = read_status(member.settings) is not None
-            table.add_row(member.name, "[red]died" if died else "[dim]stopped")
-            continue
-        codes = " ".join(f"{code}:{count}" for code, count in sorted(current_status.codes.items()))
-        rejected = sum(current_status.rejected.values())
-        why = f"{rejected} ({next(iter(current_status.rejected))})" if rejected else "0"
-        ago = f"{time.time() - current_status.last:.0f}s ago" if current_status.last else "-"
-        table.add_row(
-            member.name,
-            str(current_status.pid),
-            str(current_status.received),
-            f"{current_status.rate:.1f}",
-            "-" if current_status.queued is None else str(current_status.queued),
-            codes,
-            str(current_status.postponed),
-            why,
-            f"{current_status.lag:.1f}s",
-            ago,
-        )
-    return table
+    for head in ("component", *FIGURES):
+        table.add_column(head, no_wrap=True)
+    for name, figures in rows:
+        table.add_row(name, *figures)
+    boundless = console.options.update(max_width=BOUNDLESS)
+    if console.measure(table, options=boundless).maximum <= console.width:
+        return table
+    narrow = Table("component", "figures")
+    narrow.columns[0].no_wrap = True
+    for name, figures in rows:
+        known = zip(FIGURES, figures, strict=True) if len(figures) > 1 else [("", figures[0])]
+        narrow.add_row(name, ", ".join(f"{head} {value}".strip() for head, value in known if value))
+    return narrow
+
+
+def _figures(member: FleetMember) -> list[str]:
+    """In the order of `FIGURES`; of a component that does not run, its state."""
+    current_status = member.current_status()
+    if current_status is None:
+        died = read_status(member.settings) is not None
+        return ["[red]died" if died else "[dim]stopped"]
+    rejected = sum(current_status.rejected.values())
+    return [
+        str(current_status.pid),
+        str(current_status.received),
+        f"{current_status.rate:.1f}",
+        "-" if current_status.queued is None else str(current_status.queued),
+        " ".join(f"{code}:{count}" for code, count in sorted(current_status.codes.items())),
+        str(current_status.postponed),
+        f"{rejected} ({next(iter(current_status.rejected))})" if rejected else "0",
+        f"{current_status.lag:.1f}s",
+        f"{time.time() - current_status.last:.0f}s ago" if current_status.last else "-",
+    ]
 
 
 def _for_each(fleet: list[FleetMember], action: Callable[[FleetMember], str | None]) -> None:

@@ -39,6 +39,9 @@ async def test_components_and_files_are_shown(
         path = "/api/sections/pump"
         found = (await browser.get(f"{path}/components", auth=ADMIN)).json()
         assert found == [{"name": "subscribe/demo", "state": "stopped"}]
+        query = "page=1&page_size=10&sort=name&name=stopped"
+        page = (await browser.get(f"{path}/components?{query}", auth=ADMIN)).json()
+        assert (page["items"], page["total_count"]) == (found, 1)
         absent = await browser.get(f"{path}/trace?file=a.txt", auth=ADMIN)
         assert absent.status_code in (404, 503), absent.text  # there is no stream
         assert (await browser.get(f"{path}/absent", auth=ADMIN)).status_code == 404

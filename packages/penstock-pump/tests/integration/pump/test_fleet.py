@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from penstock_pump.commands.fleet import FIGURES
 from penstock_pump.components import post
 from penstock_pump.config.sarracenia import read_conf
 from penstock_pump.status import read_status
@@ -41,9 +42,9 @@ def folder(
     here("stop", home)
 
 
-def here(command: str, folder: Path) -> str:
+def here(command: str, folder: Path, columns: int = 200) -> str:
     """What a command says, in this process: quicker, for those that start nothing."""
-    found = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["pump", command, str(folder)])
+    found = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, ["pump", command, str(folder)])
     assert found.exit_code == 0, found.output
     return found.stdout
 
@@ -69,6 +70,10 @@ async def test_start_status_sanity_and_stop(
     winnow = read_conf(folder / "winnow" / "w.conf")
     await until(lambda: (found := read_status(winnow)) is not None and found.received == 8)
     assert "201:8" in here("status", folder)
+    narrow = here("status", folder, columns=80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    words = narrow.replace(",", "").split()
+    assert {"subscribe/s", "winnow/w", "201:8", *FIGURES} <= set(words)
     current_status = read_status(winnow)
     assert current_status is not None
     os.kill(current_status.pid, signal.SIGKILL)

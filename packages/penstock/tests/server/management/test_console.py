@@ -93,9 +93,42 @@ async def test_a_deleted_user_sees_nothing_more(api: httpx.AsyncClient, as_user:
             await anext(found)
 
 
+async def test_calls_of_a_page_share_a_response_and_do_not_wait_for_each_other(
+    api: httpx.AsyncClient, as_user: As
+) -> None:
+    await queue(api, "orders")
+    await user(api, "ada", "management")
+    paths = "/api/whoami\n/api/queues/%2F/orders?columns=messages\n/api/users"
+    found: dict[str, Any] = {}
+    parameters = {"path": paths, "every": "60,1,1"}
+    async with (
+        asyncio.timeout(60),
+        as_user("ada", "ada").stream("GET", "/watch", params=parameters) as answer,
+    ):
+        number = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("id: "):
+                number = line.removeprefix("id: ")
+            elif line.startswith("data: "):
+                found[number] = json.loads(line.removeprefix("data: "))
+                if number == "1" and found["1"] == {"messages": 0}:
+                    await publish(api, "orders")
+            if len(found) == 3 and found["1"] == {"messages": 1}:
+                break
+    assert found["0"]["name"] == "ada"
+    assert found["2"]["status"] == 401  # this call alone is not repeated
+
+
 @pytest.mark.parametrize(
     "query",
-    [{}, {"path": "/"}, {"path": "/api/watch"}, {"path": "/api/overview", "every": "0"}],
+    [
+        {},
+        {"path": "/"},
+        {"path": "/api/watch"},
+        {"path": "/api/overview", "every": "0"},
+        {"path": "/api/overview\n/api/nodes\n/api/whoami", "every": "1,2"},
+        {"path": "\n".join(["/api/overview"] * 21)},
+    ],
 )
 async def test_what_cannot_be_watched_is_refused(
     api: httpx.AsyncClient, query: dict[str, str]

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from unittest import mock
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from penstock.server.management.list_query import _named, _select
+from penstock.server.management import list_query
+from penstock.server.management.list_query import _named, _select, _sorted
 from tests.server.management.given import publish, queue
 
 
@@ -98,6 +100,22 @@ def test_the_filter_keeps_what_holds_the_name(rows: list[dict[str, str]], name: 
     found = asyncio.run(_named(list(rows), {"name": name}, lambda row: [row["name"]]))
 
     assert found == [row for row in rows if name in row["name"]]
+
+
+@given(
+    rows=some.lists(some.tuples(some.integers(0, 5), some.integers())),
+    reverse=some.booleans(),
+    run_length=some.integers(1, 9),
+)
+def test_sorting_in_runs_is_sorting(
+    rows: list[tuple[int, int]], reverse: bool, run_length: int
+) -> None:
+    query = {"sort": "first", "sort_reverse": str(reverse).lower()}
+
+    with mock.patch.object(list_query, "RUN_LENGTH", run_length):
+        found = asyncio.run(_sorted(rows, query, lambda row: row[0]))
+
+    assert found == sorted(rows, key=lambda row: row[0], reverse=reverse)
 
 
 @given(row=some.dictionaries(some.sampled_from("abc"), some.integers()))

@@ -1,4 +1,4 @@
-"""The web console: `/`, its static files, and `/api/watch`, which repeats a call for live pages.
+"""The web console: `/`, its static files, and `/api/watch`, which repeats calls for live pages.
 
 The pages are JavaScript modules without a build step. They use the API as the user who signed in,
 so the API's permissions are theirs. Names chosen by clients are rendered as text, and the content
@@ -8,9 +8,10 @@ security policy allows no inline script.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -48,6 +49,8 @@ _SAFETY: Final = {
 #: Seconds between two calls of `/api/watch`.
 MIN_SECONDS: Final = 1
 MAX_SECONDS: Final = 60
+#: Calls of one `/api/watch`.
+MAX_WATCHED: Final = 20
 EVENT_STREAM: Final = {"content-type": "text/event-stream", "cache-control": "no-store"}
 
 
@@ -81,29 +84,68 @@ async def static_file(call: ApiCall) -> HttpResponse:
     return static_response(__package__, call.names["file"], call.request)
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedCall:
+    request: HttpRequest
+    seconds: int
+
+
 async def watch_call(call: ApiCall) -> HttpResponse:
-    """Repeat a GET call of this API and send each changed answer as a server-sent event."""
-    query = call.request.query
-    path, _, parameters = query.get("path", "").partition("?")
+    """Repeat GET calls of this API and send each changed answer as a server-sent event."""
+    paths = call.request.query.get("path", "").split("\n")
+    intervals = call.request.query.get("every", "2").split(",")
+    if len(paths) > MAX_WATCHED:
+        raise bad_request(f"path: at most {MAX_WATCHED} calls")
+    if len(intervals) not in (1, len(paths)):
+        raise bad_request("every: one interval, or one for each call, separated by commas")
+    every = intervals * len(paths) if len(intervals) == 1 else intervals
+    watched = [_watched(call.request, *each) for each in zip(paths, every, strict=True)]
+    return HttpResponse(200, _events(call.answer, watched, call.closing), EVENT_STREAM)
+
+
+def _watched(request: HttpRequest, target: str, every: str) -> WatchedCall:
+    path, _, parameters = target.partition("?")
     if not path.startswith("/api/") or path == "/api/watch":
         raise bad_request("path: a path of this API is expected, such as /api/overview")
-    seconds = parse_count(query.get("every", "2"))
+    seconds = parse_count(every)
     if seconds is None or not MIN_SECONDS <= seconds <= MAX_SECONDS:
         raise bad_request(f"every: {MIN_SECONDS} to {MAX_SECONDS} seconds")
-    watched = replace(
-        call.request,
-        method="GET",
-        path=path,
-        query=dict(parse_qsl(parameters, keep_blank_values=True)),
-    )
-    return HttpResponse(200, _events(call.answer, watched, seconds, call.closing), EVENT_STREAM)
+    query = dict(parse_qsl(parameters, keep_blank_values=True))
+    return WatchedCall(replace(request, method="GET", path=path, query=query), seconds)
 
 
 async def _events(
-    answer: RequestHandler, request: HttpRequest, seconds: int, closing: asyncio.Event
+    answer: RequestHandler, watched: list[WatchedCall], closing: asyncio.Event
 ) -> AsyncIterator[bytes]:
-    """Each call is authenticated again, so a deleted user sees nothing more."""
-    before = b""
+    """The calls wait for the reader, not for each other. Ends when none is repeated any more."""
+    events: asyncio.Queue[bytes] = asyncio.Queue(1)
+
+    async def follow(number: int, one: WatchedCall) -> None:
+        head = b"id: %d\n" % number if len(watched) > 1 else b""
+        with contextlib.suppress(ConnectionError):
+            async for event in _answers(answer, one, closing):
+                await events.put(head + event if event else b": unchanged\n\n")
+        await events.put(b"")
+
+    tasks = [asyncio.create_task(follow(*each)) for each in enumerate(watched)]
+    try:
+        ended = 0
+        while ended < len(tasks):
+            event = await events.get()
+            if event:
+                yield event
+            else:
+                ended += 1
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _answers(
+    answer: RequestHandler, watched: WatchedCall, closing: asyncio.Event
+) -> AsyncIterator[bytes]:
+    """Each call is authenticated again, so a deleted user sees nothing more. Empty: unchanged."""
+    before, request = b"", watched.request
     while not closing.is_set():
         response = await answer(request)
         if not isinstance(response.body, bytes):
@@ -113,12 +155,12 @@ async def _events(
         if failed:
             data = data[:-1] + f',"status":{response.status}}}'.encode()
         event = (b"event: error\n" if failed else b"") + b"data: " + data + b"\n\n"
-        yield event if event != before else b": unchanged\n\n"
+        yield event if event != before else b""
         before = event
         if response.status == 401:
             return
         try:
-            await asyncio.wait_for(closing.wait(), seconds)
+            await asyncio.wait_for(closing.wait(), watched.seconds)
         except TimeoutError:
             continue
 

@@ -7,12 +7,14 @@ encoded in slices, so that a list of ten thousand queues does not block other cl
 from __future__ import annotations
 
 import asyncio
+import heapq
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.core.linear_regex import LinearRegex
+from penstock.core.list_page import MAX_PAGE_SIZE, PAGE_SIZE, page_frame, rank, value_at
 from penstock.core.units import parse_count
 from penstock.server.management.api_call import ApiCall, iterate_in_slices
 from penstock.server.management.http import (
@@ -34,10 +36,8 @@ class HasName(Protocol):
 Item = TypeVar("Item")
 Named = TypeVar("Named", bound=HasName)
 
-PAGE_SIZE: Final = 100
-MAX_PAGE_SIZE: Final = 500
-#: How long names are matched before the event loop continues.
-SLICE_SECONDS: Final = 0.01
+#: Rows that are sorted at once.
+RUN_LENGTH: Final = 2000
 
 
 async def list_response(
@@ -46,16 +46,18 @@ async def list_response(
     """The parameter `name` is looked for in the fields `searched`."""
     query = call.request.query
     every = [row async for row in iterate_in_slices(rows)]
-    if "sort" in query:
-        order = query["sort"].split(".")
-        reverse = query.get("sort_reverse") == "true"
-        every.sort(key=lambda row: _rank(_at(row, order)), reverse=reverse)
-    if "page" not in query:
-        columns = _columns(query.get("columns"))
-        return HttpResponse(200, await _encoded(every, columns), JSON_HEADERS)
+    order = query.get("sort", "").split(".")
     paths = [field.split(".") for field in searched]
-    found = await _named(every, query, lambda row: [str(_at(row, path) or "") for path in paths])
-    return await _page_response(call, found, len(every), lambda row: row)
+
+    def texts(row: Row) -> list[str]:
+        return [str(value_at(row, path) or "") for path in paths]
+
+    found = await _named(every, query, texts) if "page" in query else every
+    ordered = await _sorted(found, query, lambda row: rank(value_at(row, order)))
+    if "page" in query:
+        return await _page_response(call, ordered, len(every), lambda row: row)
+    columns = _columns(query.get("columns"))
+    return HttpResponse(200, await _encoded(ordered, columns), JSON_HEADERS)
 
 
 async def named_list_response(
@@ -66,10 +68,25 @@ async def named_list_response(
     if "page" not in query or query.get("sort", "name") != "name":
         return await list_response(call, map(describe, items))
     found = await _named(items, query, lambda item: (item.name,))
-    if "sort" in query:
-        reverse = query.get("sort_reverse") == "true"
-        found = sorted(found, key=lambda item: item.name, reverse=reverse)
-    return await _page_response(call, found, len(items), describe)
+    ordered = await _sorted(found, query, lambda item: item.name)
+    return await _page_response(call, ordered, len(items), describe)
+
+
+async def _sorted(
+    items: list[Item], query: Mapping[str, str], place: Callable[[Item], Any]
+) -> list[Item]:
+    """In slices: short runs are sorted, then merged. As of `sorted`, the order is stable."""
+    if "sort" not in query:
+        return items
+    reverse = query.get("sort_reverse") == "true"
+    placed = [(place(item), item) async for item in iterate_in_slices(items)]
+    runs = []
+    for start in range(0, len(placed), RUN_LENGTH):
+        run = placed[start : start + RUN_LENGTH]
+        runs.append(sorted(run, key=itemgetter(0), reverse=reverse))
+        await asyncio.sleep(0)
+    merged = heapq.merge(*runs, key=itemgetter(0), reverse=reverse)
+    return [item async for _, item in iterate_in_slices(merged)]
 
 
 async def _page_response(
@@ -85,14 +102,7 @@ async def _page_response(
             f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
         )
     shown = [describe(item) for item in found[(page - 1) * size : page * size]]
-    frame = {
-        "filtered_count": len(found),
-        "item_count": len(shown),
-        "page": page,
-        "page_count": count,
-        "page_size": size,
-        "total_count": total,
-    }
+    frame = {**page_frame(page, size, len(found), total), "item_count": len(shown)}
     columns = _columns(query.get("columns"))
     body = encode_json(frame)[:-1] + b',"items":' + await _encoded(shown, columns) + b"}"
     return HttpResponse(200, body, JSON_HEADERS)
@@ -135,20 +145,21 @@ async def _named(
     name = query.get("name", "")
     if not name:
         return items
-    if query.get("use_regex") != "true":
-        return [item for item in items if any(name in each for each in names_of(item))]
-    try:
-        pattern = LinearRegex(name)
-    except (ValueError, re.error) as error:
-        raise bad_request(f"{name!r} is not a regular expression for a list: {error}") from None
-    found, began = [], time.monotonic()
-    for item in items:
-        if any(pattern.search(each) for each in names_of(item)):
-            found.append(item)
-        if time.monotonic() - began > SLICE_SECONDS:
-            await asyncio.sleep(0)
-            began = time.monotonic()
-    return found
+    if query.get("use_regex") == "true":
+        try:
+            is_found: Callable[[str], object] = LinearRegex(name).search
+        except (ValueError, re.error) as error:
+            raise bad_request(f"{name!r} is not a regular expression for a list: {error}") from None
+    else:
+
+        def is_found(text: str) -> object:
+            return name in text
+
+    return [
+        item
+        async for item in iterate_in_slices(items, 1)
+        if any(is_found(each) for each in names_of(item))
+    ]
 
 
 def _columns(text: str | None) -> list[list[str]]:
@@ -158,7 +169,7 @@ def _columns(text: str | None) -> list[list[str]]:
 def _select(row: Row, columns: list[list[str]]) -> Row:
     chosen: Row = {}
     for column in columns:
-        value = _at(row, column)
+        value = value_at(row, column)
         if value is None and column[-1] not in row:
             continue
         target = chosen
@@ -166,18 +177,3 @@ def _select(row: Row, columns: list[list[str]]) -> Row:
             target = target.setdefault(key, {})
         target[column[-1]] = value
     return chosen
-
-
-def _at(row: Any, path: list[str]) -> Any:
-    for key in path:
-        row = row.get(key) if isinstance(row, dict) else None
-    return row
-
-
-def _rank(value: Any) -> tuple[int, Any]:
-    """Orders null before numbers before strings."""
-    if value is None:
-        return 0, 0
-    if isinstance(value, bool | int | float):
-        return 1, value
-    return 2, str(value)

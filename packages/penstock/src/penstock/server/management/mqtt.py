@@ -58,16 +58,19 @@ async def _sessions(call: ApiCall) -> list[ListedSession]:
         described = client.describe()
         if "variable_map" in described and described["vhost"] in clients:
             clients[described["vhost"]][described["variable_map"]["client_id"]] = described
-    records = {key[1:]: record for key, record in call.broker.topology.all("session")}
+    records = {
+        key[1:]: record
+        async for key, record in iterate_in_slices(call.broker.topology.all("session"))
+    }
     found = []
     for vhost in vhosts:
         queues = {
             name.removeprefix(SESSION_QUEUE_PREFIX): queue
-            for name, queue in vhost.queues.items()
+            async for name, queue in iterate_in_slices(list(vhost.queues.items()))
             if queue.type == SESSION_QUEUE_TYPE
         }
         connected = clients[vhost.name]
-        for name in dict.fromkeys((*connected, *queues)):
+        async for name in iterate_in_slices(dict.fromkeys((*connected, *queues))):
             record = records.get((vhost.name, name), {})
             one = ListedSession(name, vhost, connected.get(name), record, queues.get(name))
             if call.allows(AccessLevel.MONITORING) or one.user == call.user.name:

@@ -137,10 +137,12 @@ def _existing(vhost: VirtualHost, name: str) -> None:
 
 
 async def queue_action(call: ApiCall) -> HttpResponse:
-    """Refused: RabbitMQ's actions concern mirrors of classic queues."""
+    """Accept RabbitMQ's `sync` and `cancel_sync` of mirrors, which queues do not have here."""
     _existing(call.vhost, call.name)
     action = text_field(await call.body(), "action")
-    raise bad_request(f"unsupported action {action!r}: classic queues have no mirrors here")
+    if action not in ("sync", "cancel_sync"):
+        raise bad_request(f"unsupported action {action!r}: sync or cancel_sync")
+    return NO_CONTENT
 
 
 async def purge_queue(call: ApiCall) -> HttpResponse:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from penstock.core.console_section import ConsoleCall, ConsoleContext
 from penstock.core.errors import NotFound, PenstockError
+from penstock.core.list_page import page_of
 
 GROUP: Final = "penstock.console"
 _THREADS: Final = 4
@@ -53,7 +54,10 @@ class _Sections:
             call = self._calls[section].get(request["call"])
             if call is None:
                 raise NotFound(f"section '{section}' has no call '{request['call']}'")
-            response = {"result": call(request["arguments"])}
+            arguments = request["arguments"]
+            found = call(arguments)
+            paged = isinstance(found, list) and "page" in arguments
+            response = {"result": page_of(found, arguments) if paged else found}
         except NotFound as error:
             response = {"status": 404, "reason": str(error)}
         except PenstockError as error:

@@ -77,37 +77,63 @@ const listeners = new Set();
 export const onConnection = listener => listeners.add(listener);
 const report = isUp => listeners.forEach(listener => listener(isUp));
 
-// A hidden page watches nothing: a browser opens six connections to a server for all tabs together.
-let hiding = new AbortController();
-document.addEventListener("visibilitychange", () => { if (document.hidden) hiding.abort(); else hiding = new AbortController(); });
-const shown = () => document.hidden && new Promise(resolve => document.addEventListener("visibilitychange", resolve, { once: true }));
+// All calls that a page watches share one connection: a browser opens six to a server, for all tabs
+// together. A hidden page has none.
+const watched = new Set();
+let stream = new AbortController(), soon;
 
-// The answer of a GET call, again whenever it changes, until `signal` aborts. The connection is
-// opened again when it is lost.
-export async function watch(path, seconds, show, fail, signal) {
-  const url = `/api/watch?every=${seconds}&path=${part(path)}`;
+function reopen(milliseconds) {
+  clearTimeout(soon);
+  soon = setTimeout(() => {
+    stream.abort();
+    stream = new AbortController();
+    if (watched.size && !document.hidden) follow([...watched], stream.signal);
+  }, milliseconds);
+}
+document.addEventListener("visibilitychange", () => reopen(0));
+
+// The answer of a GET call, again whenever it changes, until `signal` aborts.
+export function watch(path, seconds, show, fail, signal) {
+  if (signal.aborted) return;
+  const one = { path, seconds, show, fail, last: "" };
+  watched.add(one);
+  signal.addEventListener("abort", () => { watched.delete(one); reopen(100); }, { once: true });
+  reopen(0);
+}
+
+// The connection is opened again when it is lost, and with a new token when the old one has expired.
+async function follow(calls, signal) {
+  const url = `/api/watch?every=${calls.map(one => one.seconds)}&path=${part(calls.map(one => one.path).join("\n"))}`;
   for (let pause = 500; !signal.aborted; pause = Math.min(pause * 2, 8000)) {
-    await shown();
-    const hidden = hiding.signal;
     try {
-      const response = await request("GET", url, undefined, AbortSignal.any([signal, hidden]));
+      const response = await request("GET", url, undefined, signal);
       if (!response.ok) throw await refused(response);
       report(true);
       for await (const event of events(response.body)) {
         if (signal.aborted) return;
         pause = 500;
-        const answer = JSON.parse(event.data);
-        if (event.name === "error") fail(new ApiError(answer.status, answer.error, answer.reason));
-        else show(answer);
+        if (!tell(calls[event.id], event)) break;
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (hidden.aborted) { pause = 250; continue; }
-      if (error instanceof ApiError && error.status < 500) { fail(error); return; }
+      if (error instanceof ApiError && error.status < 500) {
+        for (const one of calls) if (watched.has(one)) one.fail(error);
+        return;
+      }
     }
     report(false);
     await new Promise(resolve => setTimeout(resolve, pause));
   }
+}
+
+// False if the user is not signed in any more. What is wrong in a page is not a lost connection.
+function tell(one, { name, data }) {
+  if (!watched.has(one) || one.last === data) return true;
+  const answer = JSON.parse(data), error = name === "error" && new ApiError(answer.status, answer.error, answer.reason);
+  if (error.signedOut) return false;
+  one.last = error ? "" : data;
+  try { if (error) one.fail(error); else one.show(answer); } catch (wrong) { reportError(wrong); }
+  return true;
 }
 
 async function* events(body) {
@@ -118,8 +144,9 @@ async function* events(body) {
     if (done) return;
     text += value;
     for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
-      const event = { name: "message", data: "" };
+      const event = { id: 0, name: "message", data: "" };
       for (const line of text.slice(0, end).split("\n")) {
+        if (line.startsWith("id: ")) event.id = Number(line.slice(4));
         if (line.startsWith("event: ")) event.name = line.slice(7);
         if (line.startsWith("data: ")) event.data += line.slice(6);
       }

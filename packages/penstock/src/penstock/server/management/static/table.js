@@ -1,5 +1,5 @@
 // A list that the broker pages, sorts and filters; its state is in the address, so links keep it.
-import { watch } from "/static/api.js";
+import { get, watch } from "/static/api.js";
 import { button, h, number } from "/static/dom.js";
 
 const SIZES = [25, 50, 100, 250, 500];
@@ -7,8 +7,9 @@ const FEW = 10;
 
 // Columns: {label, field (sortable), cell(row), kind}. `rows` of the answer replace the table's body.
 // Of several lists of a page each has a `key`; a list with a `title` shows its filter and pages only
-// with more than a few rows. `refresh` of the result asks again at once.
-export function list(view, { path, columns, key = "", title = "", sort = "name", reverse = false, every = 3, placeholder = "Filter by name", empty = "None", tools = [] }) {
+// with more than a few rows. With `every` 0 the broker is asked once. `refresh` of the result asks again
+// at once.
+export function list(view, { path, columns, key = "", title = "", sort = "name", reverse = false, every = 3, placeholder = "Filter by name", empty = "None", tools = [], regex: patterns = true }) {
   const given = name => view.query.get(key + name), few = Boolean(title);
   const state = {
     page: Number(given("page")) || 1, size: Number(given("size")) || 50,
@@ -42,17 +43,22 @@ export function list(view, { path, columns, key = "", title = "", sort = "name",
   function follow() {
     watching.abort();
     watching = new AbortController();
-    const query = new URLSearchParams({ page: state.page, page_size: state.size, sort: state.sort, sort_reverse: state.reverse });
+    const query = new URLSearchParams({ page: state.page, page_size: state.size });
+    if (state.sort) { query.set("sort", state.sort); query.set("sort_reverse", state.reverse); }
     if (state.name) { query.set("name", state.name); query.set("use_regex", state.regex); }
     const [base, fixed] = path.split("?");
     heads.forEach((head, n) => {
       if (columns[n].field === state.sort) head.setAttribute("aria-sort", state.reverse ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    watch(`${base}?${query}${fixed ? `&${fixed}` : ""}`, every, show, fail, AbortSignal.any([watching.signal, view.signal]));
+    const asked = `${base}?${query}${fixed ? `&${fixed}` : ""}`, signal = AbortSignal.any([watching.signal, view.signal]);
+    if (every) watch(asked, every, show, fail, signal);
+    else get(asked, signal).then(show).catch(error => signal.aborted || fail(error));
   }
 
   function show(answer) {
+    if (answer.page > answer.page_count) { change({ page: answer.page_count }); return; }
+    state.page = answer.page;
     wrong.hidden = true;
     const focused = rows.contains(document.activeElement) && document.activeElement.dataset.key;
     rows.replaceChildren(...answer.items.map(row => h("tr", null, columns.map(column => h("td", { class: column.kind }, column.cell(row))))));
@@ -76,7 +82,7 @@ export function list(view, { path, columns, key = "", title = "", sort = "name",
     none.hidden = true;
   }
 
-  const filters = h("div", { class: "filters", hidden: few }, filter, h("label", { class: "check" }, regex, "Regex"), h("span", { class: "space" }), few ? [] : tools);
+  const filters = h("div", { class: "filters", hidden: few }, filter, patterns && h("label", { class: "check" }, regex, "Regex"), h("span", { class: "space" }), few ? [] : tools);
   const scroll = h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, heads)), rows));
   const pager = h("div", { class: "pager", hidden: few }, count, h("span", { class: "space" }), size, back, next);
   follow();
