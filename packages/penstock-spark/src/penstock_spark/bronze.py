@@ -25,6 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.core.errors import ConfigurationError, PreconditionFailed
+from penstock.core.resources import return_free_memory
+from penstock.core.units import MiB
 from penstock_spark.connector.columns import ARROW_TYPES, PACKED_COLUMN, unpack_messages
 from penstock_spark.lake import DataFile, Lake, LakeTable, StagedBatch, StorageLocation
 from penstock_spark.lake.file_reader import read_errors
@@ -51,6 +53,10 @@ MESSAGES_SCHEMA: Final = pa.schema(
 _SHARDS_PROPERTY: Final = "penstock.shards"
 #: Microseconds: the end of the year 9999.
 _MAX_TIMESTAMP: Final = 253_402_300_800_000_000
+#: What a worker keeps of freed memory after a task with up to so many messages. After a larger one
+#: it keeps more for the next, see `session.py`.
+_KEPT_BYTES: Final = 16 * MiB
+_SMALL_TASK: Final = 20_000
 #: The time of a batch. It is in Spark's checkpoint and so the same in every attempt.
 _BATCH_TIME: Final = "now"
 
@@ -221,9 +227,12 @@ class _BronzeWriter:
                         table = complete_messages(messages, now, self.batch, self.key)
                         writer.add(table)
                         seen.add(table)
-        report: dict[str, Any] = {"files": [asdict(file) for file in writer.close()]}
+        files = writer.close()
+        report: dict[str, Any] = {"files": [asdict(file) for file in files]}
         report |= {"ends": seen.ends, "newest_us": seen.newest_us}
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)]})
+        if sum(file.rows for file in files) <= _SMALL_TASK:
+            return_free_memory(_KEPT_BYTES)
 
 
 def complete_messages(

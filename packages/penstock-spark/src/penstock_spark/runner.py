@@ -285,10 +285,8 @@ def _is_remote(spark: SparkSession) -> bool:
 #: A retry cannot succeed.
 _PERMANENT: Final = (errors.ConfigurationError, errors.AccessRefused, DataLost)
 _DISK_FULL: Final = "No space left on device"
-#: Failures of Spark that pass. It gives a Python process ten seconds to start, which a busy machine
-#: may exceed. And each attempt to use one of the processes that `end_planners` has ended fails and
-#: removes that process.
-_TRANSIENT: Final = ("Python worker failed to connect back", "exception: Stream closed")
+#: Spark gives a Python process ten seconds to start, which a busy machine may exceed.
+_WORKER_START_TIMEOUT: Final = "Python worker failed to connect back"
 #: The line of a traceback with the class and the text of an exception.
 _TRACEBACK_LINE: Final = re.compile(
     r"^(?:(penstock\w*(?:\.\w+)+)\.)?([A-Za-z]\w+): (.+)$", re.MULTILINE
@@ -319,10 +317,7 @@ def classify_failure(raised: Exception, cause: Exception | None) -> QueryFailure
     named = list(_named_errors(text))
     if not named:
         return QueryFailure(
-            _first_line(text),
-            any(known in text for known in _TRANSIENT),
-            False,
-            QueryFailed(text),
+            _first_line(text), _WORKER_START_TIMEOUT in text, False, QueryFailed(text)
         )
     kind, words = named[-1]
     permanent = issubclass(kind, _PERMANENT)

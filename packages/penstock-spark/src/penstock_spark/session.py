@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.java import check_java
 from penstock.core.resources import memory_total
@@ -73,11 +73,14 @@ def open_session(
 
 
 #: Spark mostly passes bytes between Python processes: the optimizing compiler and a parallel
-#: garbage collector would cost more than they save. The heap begins small and returns what it does
-#: not need. Without a size of the metaspace it is collected several times while classes are loaded.
+#: garbage collector would cost more than they save. The heap begins small. It and the C library
+#: return what they do not need. Without a size of the metaspace it is collected several times while
+#: classes are loaded.
 _JAVA_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 "
-    "-XX:MaxHeapFreeRatio=40 -XX:MetaspaceSize=192m"
+    "-XX:MaxHeapFreeRatio=40 -XX:MetaspaceSize=192m "
+    # Since 17.0.9.
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=30000"
 )
 _FLOW_SETTINGS: Final = {
     # A replay or compaction shares the cores with the live query.
@@ -143,6 +146,16 @@ def flow_session(
         spark.stop()
 
 
+def skip_pandas_check() -> None:
+    """Let the driver not load pandas (45 MB) for each function on Arrow batches.
+
+    Spark only compares its version, which this package requires.
+    """
+    from pyspark.sql.pandas import functions
+
+    functions.require_minimum_pandas_version = lambda: None  # type: ignore[attr-defined]
+
+
 def _use_file_manager(spark: SparkSession) -> None:
     """Unless this release of Spark has it elsewhere."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -163,14 +176,28 @@ BATCH_PLANNER: Final = "pyspark.sql.worker.plan_data_source_read"
 def end_planners(spark: SparkSession, keep: str | None = None) -> None:
     """End the Python processes with which Spark has planned a query.
 
-    It keeps them for the next one, 100 MB each, and starts new ones if they have ended.
+    It keeps them for the next one, 100 MB each. Its factory of a kind of processes ends them: a
+    process that ends otherwise fails the next query, which takes it for idle.
     """
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError):  # a release of Spark that has them elsewhere keeps them
+        for module, factory in _worker_factories(spark):
+            if module.startswith(_PLANNERS) and module != keep:
+                factory.stop()
+
+
+def _worker_factories(spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """Private; Py4J cannot call methods of `SparkEnv`: one names a class that Spark lacks."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None  # the session is not remote
-    for child in jvm.java.lang.ProcessHandle.current().children().toList():
-        command = child.info().commandLine().orElse("")
-        if _PLANNERS in command and (keep is None or keep not in command):
-            child.destroy()
+    owner = jvm.java.lang.Class.forName("org.apache.spark.SparkEnv")
+    field = owner.getDeclaredField("pythonWorkers")
+    field.setAccessible(True)
+    factories = field.get(spark.sparkContext._jsc.sc().env()).toSeq()
+    for index in range(factories.length()):
+        found = factories.apply(index)
+        yield found._1().workerModule(), found._2()
 
 
 def _connect(remote: str) -> SparkSession:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.core.config import LogSettings
-from penstock.core.logs import configure_logs, get_logger
+from penstock.core.logs import configure_logs, get_logger, log_settings
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,12 @@ def test_the_format_can_be_chosen() -> None:
     configure_logs(LogSettings(format="json"), out)
     get_logger("penstock.test").info("ready")
     assert json.loads(out.getvalue())["event"] == "ready"
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_another_process_can_be_given_the_same_logs(form: str) -> None:
+    configure_logs(LogSettings(level="warning", format=form), io.StringIO())  # type: ignore[arg-type]
+    assert log_settings() == LogSettings(level="warning", format=form)  # type: ignore[arg-type]
 
 
 def test_what_is_less_severe_than_the_level_is_not_written() -> None:

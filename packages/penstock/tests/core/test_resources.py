@@ -41,3 +41,19 @@ def test_descriptors_are_raised_to_what_the_system_allows() -> None:
 
 def test_a_limit_that_is_raised_stays() -> None:
     assert raise_descriptor_limit() == raise_descriptor_limit()
+
+
+def test_freed_memory_is_returned_when_it_is_enough() -> None:
+    program = (
+        "from penstock.core.resources import limit_arenas, memory_used, return_free_memory\n"
+        "limit_arenas()\n"
+        "blocks = [bytes(10_000) for _ in range(10_000)]\n"
+        "last = blocks[-1]\n"  # the heap cannot shrink at its end
+        "del blocks\n"
+        "kept = memory_used()\n"
+        "return_free_memory(above=1 << 30)\n"
+        "assert memory_used() > kept - 10_000_000\n"
+        "return_free_memory(above=50_000_000)\n"
+        "assert memory_used() < kept - 50_000_000\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

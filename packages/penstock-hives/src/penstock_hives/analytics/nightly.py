@@ -40,6 +40,7 @@ from penstock_hives.analytics.trends import (
 )
 from penstock_hives.partitions import read_partitioned
 from penstock_spark.lake import Lake, StorageLocation
+from penstock_spark.own_session import in_own_session
 from penstock_store import Database
 
 if TYPE_CHECKING:
@@ -67,7 +68,14 @@ class AnalyticsTask:
         now = datetime.now(UTC)
         with Database(self._url) as database:
             if database.rows(_HAS_DAYS) and not is_analysed(database, settled_day(now)):
-                analyse(spark, database, settled_day(now), now, lake=self._lake)
+                in_own_session(spark, _analyse, self._url, settled_day(now), now, self._lake)
+
+
+def _analyse(
+    spark: SparkSession, url: str, day: date, now: datetime, lake: StorageLocation | None
+) -> None:
+    with Database(url) as database:
+        analyse(spark, database, day, now, lake=lake)
 
 
 def settled_day(now: datetime) -> date:

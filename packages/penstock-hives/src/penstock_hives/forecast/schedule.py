@@ -20,6 +20,7 @@ from penstock.core.logs import get_logger
 from penstock_hives.forecast import histories
 from penstock_hives.forecast.accuracy import ModelVerdict
 from penstock_hives.forecast.nightly import NightlyForecast, nightly_forecast
+from penstock_spark.own_session import in_own_session
 from penstock_store import (
     Connection,
     Database,
@@ -76,8 +77,13 @@ class ForecastTask:
             for day, hives in due_hives(database, now).items():
                 left = hives - self._tried.get(day, set())
                 if left:
-                    make_forecasts(spark, database, day, left, now)
+                    in_own_session(spark, _forecast, self._url, day, left, now)
                     self._tried.setdefault(day, set()).update(left)
+
+
+def _forecast(spark: SparkSession, url: str, day: date, hives: set[int], now: datetime) -> None:
+    with Database(url) as database:
+        make_forecasts(spark, database, day, hives, now)
 
 
 def due_hives(database: Database, now: datetime, *, anyway: bool = False) -> dict[date, set[int]]:

@@ -17,6 +17,7 @@ from penstock.cli.options import prepare
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
 from penstock.core.java import check_java
+from penstock.core.resources import limit_arenas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,9 +127,11 @@ def open_flow(
     from penstock_spark.connector.source import defer_pandas
     from penstock_spark.directory import FlowDirectory
     from penstock_spark.flow import FlowContext
-    from penstock_spark.session import flow_session
+    from penstock_spark.session import flow_session, skip_pandas_check
 
     defer_pandas()
+    skip_pandas_check()
+    limit_arenas()
     if remote is None:
         check_java()  # before anything else is started
     home = prepare(file, pairs, data).settings.data

@@ -156,6 +156,7 @@ def run(
     """Apply messages as they arrive, until SIGTERM. Prints a line when it is ready."""
     from penstock_spark.compaction import compaction_task
     from penstock_spark.flow import run_periodic_tasks
+    from penstock_spark.memory import memory_task
     from penstock_spark.runner import FlowRunner, SourceOptions
 
     source = SourceOptions(
@@ -174,7 +175,7 @@ def run(
         runner = FlowRunner(found.spark, found.flow, found.directory, source, owns_session=True)
         ready = f"penstock pipeline ready: {found.flow.name} {url}"
 
-        periodic_tasks = [*found.flow.periodic_tasks]
+        periodic_tasks = [*found.flow.periodic_tasks, memory_task()]
         if compact_every:
             periodic_tasks.append(compaction_task(found.directory, compact_every))
 

@@ -136,6 +136,7 @@ def test_planners_of_a_running_query_end_and_the_next_query_has_new_ones(
         stop.set()
         thread.join(120)
         assert not thread.is_alive()
+        assert FlowProgress(directory.progress, "tally").run_status().restarts == 0  # type: ignore[union-attr]
         town.publish(60)
 
 

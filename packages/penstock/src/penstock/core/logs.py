@@ -93,6 +93,16 @@ def configure_logs(settings: LogSettings, stream: TextIO | None = None) -> None:
     logging.getLogger(ROOT_LOGGER).setLevel(settings.level.upper())
 
 
+def log_settings() -> LogSettings:
+    """Those of this process, for one that it starts."""
+    from penstock.core.config import LogSettings
+
+    level: Any = logging.getLevelName(logging.getLogger(ROOT_LOGGER).getEffectiveLevel()).lower()
+    formatters = (handler.formatter for handler in logging.getLogger().handlers)
+    is_json = any(isinstance(each, JsonFormatter) for each in formatters)
+    return LogSettings(level=level, format="json" if is_json else "console")
+
+
 def escape_text(text: str, *, lines: bool = False) -> str:
     """The text with non-printable characters escaped; `lines` keeps line ends and tabs."""
     if text.isprintable():

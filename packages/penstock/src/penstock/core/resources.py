@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-#: glibc's M_MMAP_THRESHOLD.
+#: glibc's M_MMAP_THRESHOLD and M_ARENA_MAX.
 _MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
 #: An upper bound of useful descriptors.
 MAX_DESCRIPTORS: Final = 1 << 20
 _LIMITS: Final = (
@@ -67,6 +68,34 @@ def raise_descriptor_limit() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return descriptor_limit()
+
+
+def limit_arenas(count: int = 2) -> None:
+    """Let threads share this many heaps of glibc: by default there are eight for each core."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_ARENA_MAX, count)
+
+
+def return_free_memory(above: int = 0) -> None:
+    """Return what glibc keeps of freed memory to the system, if it is more than this."""
+    libc = ctypes.CDLL(None)
+    mallinfo, trim = getattr(libc, "mallinfo2", None), getattr(libc, "malloc_trim", None)
+    if mallinfo is None or trim is None:
+        return
+    mallinfo.restype = _MallocInfo
+    if mallinfo().free > above:
+        trim(0)
+
+
+class _MallocInfo(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _fields_ = (
+        ("before", ctypes.c_size_t * 8),
+        ("free", ctypes.c_size_t),
+        ("top", ctypes.c_size_t),
+    )
 
 
 def set_mmap_threshold(size: int = 1 << 20) -> None:
