@@ -50,7 +50,7 @@ PAGES = {
 OPERATOR_PAGES = {
     "/operator/users": "Nickname",
     "/operator/businesses": "Grant a plan",
-    "/operator/usage": "Most viewed pages",
+    "/operator/usage": "Amber Café",
     "/operator/audit": "hive 1",
     "/operator/support": "Where do I find my code?",
     "/operator/dead-letters": "checksum",
