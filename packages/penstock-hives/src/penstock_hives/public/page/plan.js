@@ -52,7 +52,7 @@ function subscriptionRow(each, named, again) {
     : each.status === "cancelled" ? null
     : ["apple", "google"].includes(each.provider) ? make("p", { class: "soft small" }, t("It is cancelled in the store where it was bought."))
     : button(t("Cancel the plan"), cancel, "button plain");
-  return make("li", { class: "note held" }, make("div", {}, make("h2", {}, named.get(each.plan) ?? each.plan), make("p", { class: "soft" }, state)), ways);
+  return make("li", { class: "note" }, make("div", {}, make("h2", {}, named.get(each.plan) ?? each.plan), make("p", { class: "soft" }, state)), ways);
 }
 
 function planCard(plan, current, sells, again) {
