@@ -37,6 +37,8 @@ LONGEST: Final = (
     "pipeline/test_exactly_once.py",
     "integration/jobs/test_chapter4.py",
     "web/hives/test_app_for_everybody.py",
+    "web/hives/test_pages_for_everybody.py",
+    "web/hives/test_app_accounts.py",
     "pipeline/streams/test_streams.py",
     "integration/test_durability.py",
     "web/test_console.py",

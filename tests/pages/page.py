@@ -1,8 +1,9 @@
 """The fenced blocks of the documentation, and what a test does with each.
 
-A block of commands (`console`), of Python, TOML or JSON is run or read. So is the text after a
-block of Python: it is what that block prints. `blocks.toml` has what a page needs to run, and the
-reason for each block that does not run.
+A block of commands (`console`), of Python, TOML or JSON is run or read. So is the text
+after a block of Python: it is what that block prints. `blocks.toml` has what a page needs to run,
+names the tests that run blocks of a page themselves, and gives the reason for each text that is
+neither a command nor a program.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Final
 from tests.paths import DOCS, ROOT
 
 PAGES: Final = sorted(
-    [ROOT / "README.md", *DOCS.rglob("*.md"), *ROOT.glob("packages/*/README.md")],
+    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("packages/*/README.md")],
 )
 RUN: Final = frozenset({"console", "python", "toml", "json"})
+TEXT: Final = frozenset({"", "text", "html", "mermaid"})
 _BLOCK: Final = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?[^\n]*\n"
     r"(?P<text>.*?)^ *```",
@@ -45,21 +47,49 @@ class PagePlan:
     """What `blocks.toml` says about a page."""
 
     group: str
-    skip: str = ""  # why no block of the page runs here
+    generated: str = ""  # the test that compares the page with the code
     is_slow: bool = False  # its group is one of the slow tests
+    slow: list[str] = field(
+        default_factory=list
+    )  # beginnings of blocks: only the slow test runs these
+    environment: dict[str, str] = field(default_factory=dict)  # of commands and programs
+    prepare: str = ""  # a script that runs before there are servers
     terminals: list[str] = field(default_factory=list)  # servers that the page takes for granted
+    slow_terminals: list[str] = field(default_factory=list)  # servers that the slow blocks need
     before: str = ""  # a script that prepares the home directory and the broker
+    slow_before: str = ""  # another one, for the slow blocks
+    after: str = ""  # a script that ends what commands have left running
     python: str = ""  # runs before the first block of Python
     any_number: bool = False  # figures of an output differ from run to run
     replace: dict[str, str] = field(default_factory=dict)
-    not_run: dict[str, str] = field(default_factory=dict)  # beginning of a block: the reason
+    # By the beginning of a block:
+    run_by: dict[str, str] = field(default_factory=dict)  # the test that runs it
+    shown: dict[str, str] = field(default_factory=dict)  # why it is neither command nor program
+    parsed: dict[str, str] = field(default_factory=dict)  # takes hours; the test of a shorter run
+    impossible: dict[str, str] = field(default_factory=dict)  # why no test can run it
 
     def reason(self, block: Block) -> str:
-        """Why a block does not run, or nothing."""
-        if self.skip:
-            return self.skip
-        found = [why for start, why in self.not_run.items() if block.text.startswith(start)]
-        return found[0] if found else ""
+        """Why a block does not run here, or nothing."""
+        reasons = self.run_by | self.shown | self.impossible
+        found = [why for start, why in reasons.items() if block.text.startswith(start)]
+        return self.generated or (found[0] if found else "")
+
+    def is_slow_block(self, block: Block) -> bool:
+        return block.text.startswith(tuple(self.slow))
+
+    def is_parsed(self, block: Block) -> bool:
+        return block.text.startswith(tuple(self.parsed))
+
+    @property
+    def runs(self) -> list[bool]:
+        """Is the run slow: for each run of the page."""
+        return (
+            []
+            if self.generated
+            else [True]
+            if self.is_slow
+            else [False, True][: 1 + bool(self.slow)]
+        )
 
 
 def blocks(page: Path) -> Iterator[Block]:

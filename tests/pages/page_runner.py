@@ -5,10 +5,11 @@
 - A `console` block with `title="terminal N"` is one command that keeps running. The page continues
   when its first line, or `… ready: …`, is printed. At the end Ctrl-C stops it, and its output is
   compared, with or without what it prints then. If the block has a line `^C`, what is before it is
-  awaited.
+  awaited. A later block with the same title begins with `^C` and stops the command there.
 - So is a command that ends with ` &`. It may print more than the page shows.
-- A `python` block runs in the names of the blocks before it. It may await. What it prints is in
-  comments behind `print(…)`, or in the block of text that follows. It ends when it has printed it.
+- A `python` block with `>>>` is a session of the interpreter.
+- Any other runs in the names of the blocks before it. It may await. What it prints is in comments
+  behind `print(…)`, or in the block of text that follows. It ends when it has printed it.
 - A `toml` or `json` block is read by the program it is for (`file_formats.py`).
 
 In an output, `…` stands for any text; on pages with `any_number`, a number or an id for any other
@@ -22,60 +23,31 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import doctest
 import inspect
 import io
 import os
-import pty
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from penstock_pump.config.sarracenia import read_conf
 from tests.pages.command_server import install_programs, serve_commands
 from tests.pages.file_formats import check_file
+from tests.pages.outputs import commands, pattern
 from tests.pages.page import Block, PagePlan, blocks, plans
+from tests.pages.terminal import SECONDS, Mismatch, Terminal
 from tests.paths import ROOT
 
-SECONDS: Final = 300.0
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+_EXPORT: Final = re.compile(r"export (\w+)=(.*)")
 _PRINTED: Final = re.compile(r"^ *print\(.*\)  +# (.+)$", re.M)
-
-
-class Mismatch(AssertionError):
-    """The page says something else than the command."""
-
-
-class Terminal:
-    """A command in a terminal of its own, and what it prints."""
-
-    def __init__(
-        self, command: str, expected: str, process: subprocess.Popen[bytes], screen: int
-    ) -> None:
-        self.command = command
-        self.expected = expected
-        self.process = process
-        self.before_end: str | None = None  # what it printed before Ctrl-C
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self._screen = screen
-        self._printed = bytearray()
-
-    def _read(self) -> None:
-        with contextlib.suppress(OSError):  # the last process of the terminal has ended
-            while some := os.read(self._screen, 65536):
-                self._printed += some
-
-    @property
-    def text(self) -> str:
-        return _COLOURS.sub("", self._printed.decode(errors="replace")).replace("\r\n", "\n")
 
 
 @dataclass
@@ -83,23 +55,31 @@ class PageRunner:
     home: Path
     plan: PagePlan
     programs: Path
+    slow: bool = False  # run the slow blocks too
     terminals: list[Terminal] = field(default_factory=list)
-    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "page"})
+    exported: dict[str, str] = field(default_factory=dict)  # variables of the page's shell
+    cleanup: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    names: dict[str, Any] = field(default_factory=dict)
 
     def run(self, page: Path) -> int:
         """The number of commands and blocks that ran."""
         count = 0
         os.chdir(self.home)
+        self.names |= {"__name__": "page", "cleanup": self.cleanup}
         self.loop = asyncio.new_event_loop()
         try:
-            for command in self.plan.terminals:
-                self._open_terminal(command, "…ready…")
-            if self.plan.before:
-                self._run(self.plan.before, check=True)
+            self._run(self.plan.prepare, check=True)
+            slow = self.plan.slow_terminals if self.slow else []
+            for line in [*self.plan.terminals, *slow]:
+                command, _, ready = line.partition(" => ")
+                self._open_terminal(command, f"…{ready or 'ready'}…")
+            for script in [self.plan.before, self.plan.slow_before if self.slow else ""]:
+                self._run(script, check=True)
             found = list(blocks(page))
             given: dict[str, Any] = {}
             for place, block in enumerate(found):
-                if not self.plan.reason(block):
+                runs = self.slow or not self.plan.is_slow_block(block)
+                if runs and not self.plan.reason(block):
                     after = found[place + 1] if place + 1 < len(found) else None
                     if block.language == "python" and self.plan.python and not given:
                         self._run_python(self.plan.python)
@@ -111,8 +91,7 @@ class PageRunner:
                         error.add_note(f"{page}:{block.line}")
                         raise
         finally:
-            self._close_loop()
-            self._close_terminals()
+            self._close()
         for terminal in self.terminals:
             terminal.reader.join(10)
             if terminal.before_end is None or not self._matches(
@@ -130,13 +109,20 @@ class PageRunner:
             if path.suffix == ".conf":
                 read_conf(path)
                 return 1
+        if self.plan.is_parsed(block):
+            return self._parse(text)
         if block.language == "console":
             found = list(commands(text))
-            if block.title:
+            if block.title and not found:
+                self._stop_terminal(block.title, text)
+            elif block.title:
                 [(command, expected)] = found
-                self._open_terminal(command, expected)
+                self._open_terminal(command, expected, block.title)
             else:
                 for command, expected in found:
+                    if exported := _EXPORT.fullmatch(command):
+                        self.exported[exported[1]] = self._run(f"printf %s {exported[2]}")
+                        continue
                     typed = re.findall(r"^\w+ >>> (.*\n?)", expected, re.M)
                     if typed:
                         command = f"{command} <<'TYPED'\n{''.join(typed)}\nTYPED"
@@ -147,6 +133,8 @@ class PageRunner:
                     run = self._answer if expected.startswith("Password:") else self._run
                     self._compare(f"$ {command}", expected, run(command))
             return len(found)
+        if text.startswith(">>> "):
+            return self._repeat_session(text)
         if block.language == "python" and not block.title:
             follows = after is not None and after.is_output and not self.plan.reason(after)
             output = after.text if after and follows else "\n".join(_PRINTED.findall(text))
@@ -156,6 +144,23 @@ class PageRunner:
             check_file(block.language, text, self.home)
             return 1
         return 0
+
+    def _parse(self, text: str) -> int:
+        """Commands that take hours: their programs accept the arguments."""
+        lines = [line.removeprefix("$ ").partition("#")[0] for line in text.splitlines()]
+        words = [line if line.startswith("export ") else f"{line} --help" for line in lines]
+        self._run("\n".join([f"cd {ROOT}", *words]), check=True)
+        return len(lines)
+
+    def _repeat_session(self, text: str) -> int:
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        test = doctest.DocTestParser().get_doctest(text, self.names, "session", None, None)
+        printed: list[str] = []
+        runner = doctest.DocTestRunner(optionflags=flags)
+        if runner.run(test, out=printed.append, clear_globs=False).failed:
+            raise Mismatch("".join(printed))
+        self.names |= test.globs
+        return len(test.examples)
 
     def _matches(self, expected: str, found: str) -> bool:
         found = "\n".join(line.rstrip() for line in found.strip().splitlines())
@@ -203,8 +208,13 @@ class PageRunner:
             "PATH": path,
             "COLUMNS": "100",
             "PENSTOCK_LOG__LEVEL": "error",
+            "REPOSITORY": str(ROOT),
         }
-        return kept | own
+        planned = {
+            name: value.replace("$REPOSITORY", str(ROOT))
+            for name, value in self.plan.environment.items()
+        }
+        return kept | own | planned | self.exported
 
     def _run(self, command: str, *, check: bool = False) -> str:
         done = subprocess.run(
@@ -221,57 +231,33 @@ class PageRunner:
             raise Mismatch(f"{command}\n{done.stdout.decode()}")
         return done.stdout.decode()
 
+    def _terminal(self, command: str) -> Terminal:
+        any_number = self.plan.any_number
+        return Terminal(command, self.home, self._environment(), any_number=any_number)
+
     def _answer(self, command: str) -> str:
         """Run a command that asks for a password."""
-        screen, inside = pty.openpty()
-        process = subprocess.Popen(
-            ["bash", "-c", command],
-            cwd=self.home,
-            env=self._environment() | {"TERM": "dumb"},
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            start_new_session=True,
-        )
-        os.close(inside)
-        terminal = Terminal(command, "", process, screen)
-        terminal.reader.start()
-        answered = 0
-        deadline = time.monotonic() + SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            if terminal.text.count(": ") > answered:  # the blank comes when echo is off
-                os.write(screen, b"a long password\n")
-                answered += 1
-            time.sleep(0.02)
-        terminal.reader.join(10)
-        return terminal.text
+        return self._terminal(command).answer_passwords()
 
-    def _open_terminal(self, command: str, expected: str) -> None:
-        screen, inside = pty.openpty()
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            cwd=self.home,
-            env=self._environment() | {"TERM": "dumb"},
-            stdout=inside,
-            stderr=inside,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        os.close(inside)
-        terminal = Terminal(command, expected, process, screen)
-        terminal.reader.start()
+    def _open_terminal(self, command: str, expected: str, title: str = "") -> None:
+        terminal = self._terminal(f"exec {command} </dev/null")
+        terminal.expected, terminal.title = expected, title
         self.terminals.append(terminal)
-        lines = expected.split("\n")
-        ready = next((number for number, line in enumerate(lines) if " ready: " in line), 0)
-        self._await(terminal, "\n".join(lines[: ready + 1]))
+        terminal.wait_until_ready()
 
-    def _await(self, terminal: Terminal, expected: str) -> None:
-        deadline = time.monotonic() + SECONDS
-        wanted = pattern(expected, any_number=self.plan.any_number)
-        while not terminal.text.strip() or not re.search(wanted, terminal.text):
-            if terminal.process.poll() is not None or time.monotonic() > deadline:
-                raise Mismatch(f"$ {terminal.command}\nprinted:\n{terminal.text}")
-            time.sleep(0.05)
+    def _stop_terminal(self, title: str, text: str) -> None:
+        """A later block of a terminal: Ctrl-C, and what the command prints then."""
+        [terminal] = [each for each in self.terminals if each.title == title]
+        terminal.expected += f"\n{text}"
+        terminal.stop()
+
+    def _close(self) -> None:
+        with contextlib.ExitStack() as stack:
+            for terminal in self.terminals:
+                stack.callback(terminal.stop)
+            stack.callback(self._run, self.plan.after)
+            stack.push(self.cleanup)
+            stack.callback(self._close_loop)
 
     def _close_loop(self) -> None:
         """Programs of the page may leave a connection open."""
@@ -280,74 +266,8 @@ class PageRunner:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
-    def _close_terminals(self) -> None:
-        for terminal in reversed(self.terminals):
-            if terminal.process.poll() is None:
-                before, stopped, after = f"{terminal.expected}\n".partition("\n^C\n")
-                if stopped:
-                    self._await(terminal, before)
-                    terminal.expected = f"{before}\n{after}"
-                terminal.before_end = terminal.text
-                os.killpg(terminal.process.pid, signal.SIGINT)
-                try:
-                    terminal.process.wait(30)
-                except subprocess.TimeoutExpired:
-                    os.killpg(terminal.process.pid, signal.SIGKILL)
-                    terminal.process.wait()
 
-
-def pattern(expected: str, *, any_number: bool = False) -> str:
-    """A regular expression for an output: `…` is any text."""
-    if not any_number:
-        return ".*".join(re.escape(part) for part in expected.split("…"))
-    words = (_word_pattern(word) for word in re.split(r"(…|\s+|[\w.,:+-]*\d[\w.,:+-]*)", expected))
-    return "".join(words)
-
-
-def _word_pattern(word: str) -> str:
-    if word == "…":
-        return ".*"
-    if word.isspace():
-        return r"\s+"
-    if re.fullmatch(r"[0-9a-f]{12,}", word):
-        return r"[0-9a-f]+"
-    return re.sub(r"\d(?:[\d,.]*\d)?", lambda _: r"-?\d(?:[\d,.]*\d)?", re.escape(word))
-
-
-def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Commands with their output. A backslash, a quote or a here-document continues a command."""
-    for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
-        lines = part.split("\n")
-        size = 1
-        while lines[size - 1].endswith("\\") or _has_open_quote("\n".join(lines[:size])):
-            size += 1
-        if ending := re.search(r"<<'?(\w+)'?", lines[0]):
-            size = lines.index(ending[1]) + 1
-        yield "\n".join(lines[:size]), "\n".join(lines[size:]).rstrip("\n")
-
-
-def _has_open_quote(command: str) -> bool:
-    bare = re.sub(r"\\.|\"(?:\\.|[^\"\\])*\"|'[^']*'|<<.*", "", command, flags=re.S)
-    return "'" in bare or '"' in bare
-
-
-def own_network() -> list[str]:
-    """The words before a program that give it a network of its own, if that is possible."""
-    if (
-        shutil.which("unshare") is None
-        or shutil.which("ip", path="/usr/sbin:/sbin:/usr/bin") is None
-    ):
-        return []
-    words = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
-    works = subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
-    return (
-        [*words, "sh", "-c", 'PATH=$PATH:/usr/sbin ip link set lo up && exec "$@"', "sh"]
-        if works
-        else []
-    )
-
-
-def run_pages(folder: Path, programs: Path, pages: list[Path]) -> int:
+def run_pages(folder: Path, programs: Path, pages: list[Path], *, slow: bool) -> int:
     """Run pages one after another; the number of those that are wrong."""
     planned = plans()
     wrong = 0
@@ -356,7 +276,8 @@ def run_pages(folder: Path, programs: Path, pages: list[Path]) -> int:
         home.mkdir()
         started = time.monotonic()
         try:
-            count = PageRunner(home, planned[page], programs).run(page)
+            with patch.dict(os.environ, planned[page].environment):
+                count = PageRunner(home, planned[page], programs, slow).run(page)
         except Exception as error:
             wrong += 1
             places = " ".join(getattr(error, "__notes__", [str(page)]))
@@ -369,13 +290,14 @@ def run_pages(folder: Path, programs: Path, pages: list[Path]) -> int:
     return wrong
 
 
-def main(folder: Path, pages: list[Path]) -> int:
+def main(folder: Path, pages: list[Path], *, slow: bool) -> int:
     programs = folder / "bin"
     programs.mkdir()
     address = folder / "commands"
     install_programs(programs, address)
-    return serve_commands(address, lambda: run_pages(folder, programs, pages))
+    return serve_commands(address, lambda: run_pages(folder, programs, pages, slow=slow))
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), [Path(each).resolve() for each in sys.argv[2:]]))
+    given = [Path(each).resolve() for each in sys.argv[3:]]
+    sys.exit(main(Path(sys.argv[1]), given, slow=sys.argv[2] == "slow"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.pages.page import PAGES, RUN, blocks, plans
-from tests.pages.page_runner import commands, own_network, pattern
+from tests.pages.network import own_network
+from tests.pages.outputs import commands, pattern
+from tests.pages.page import PAGES, RUN, TEXT, blocks, plans
 from tests.paths import ROOT
 
 PLANS = plans()
-GROUPS = sorted({(plan.group, plan.is_slow) for plan in PLANS.values() if not plan.skip})
+GROUPS = sorted({(plan.group, slow) for plan in PLANS.values() for slow in plan.runs})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -27,40 +29,51 @@ def test_every_block_runs_or_has_a_reason(page: Path) -> None:
         if block.language not in RUN
         and not block.is_output
         and not plan.reason(block)
+        and not plan.is_parsed(block)
         # The text of a file that commands use.
         and "." not in block.title
     ]
     assert not unknown
-    unused = [each for each in plan.not_run if not any(b.text.startswith(each) for b in found)]
-    assert not unused, "reasons for blocks that the page does not have"
-    for reason in [plan.skip, *plan.not_run.values()]:
-        for word in reason.split():
-            assert "/" not in word or word.startswith("/") or (ROOT / word).exists(), word
+    programs = [block.line for block in found if block.language not in TEXT | {"console"}]
+    shown = [block.line for block in found if block.text.startswith(tuple(plan.shown))]
+    assert not set(programs) & set(shown), "programs and files are run or read"
+    beginnings = [*plan.run_by, *plan.shown, *plan.parsed, *plan.impossible, *plan.slow]
+    unused = [each for each in beginnings if not any(b.text.startswith(each) for b in found)]
+    assert not unused, "blocks that the page does not have"
+    for test in [plan.generated, *plan.run_by.values(), *plan.parsed.values()]:
+        assert (ROOT / test).exists(), test
+    for start, test in plan.run_by.items():
+        texts = [block.text for block in found if block.text.startswith(start)]
+        program = (ROOT / test).read_text()
+        has_them = page.name in program or all(text in program for text in texts)
+        assert has_them, f"{test} neither reads {page.name} nor has its block"
 
 
 @pytest.mark.peer
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "group",
+    ("group", "slow"),
     [
-        pytest.param(group, marks=pytest.mark.slow) if is_slow else group
-        for group, is_slow in GROUPS
+        pytest.param(group, slow, marks=pytest.mark.slow if slow else (), id=group + slow * "-slow")
+        for group, slow in GROUPS
     ],
 )
-def test_pages_print_what_they_say(group: str) -> None:
+def test_pages_print_what_they_say(group: str, slow: bool) -> None:
     network = own_network()
     if not network:
         pytest.skip("default ports need a network namespace: unshare and ip")
-    pages = [page for page, plan in PLANS.items() if plan.group == group and not plan.skip]
+    pages = [page for page, plan in PLANS.items() if plan.group == group and slow in plan.runs]
     with TemporaryDirectory(prefix="penstock-pages-") as folder:
+        program = [sys.executable, "-m", "tests.pages.page_runner"]
         Path(folder).chmod(0o755)  # the embedded PostgreSQL may run as another user
         done = subprocess.run(
-            [*network, sys.executable, "-m", "tests.pages.page_runner", folder, *pages],
+            [*network, *program, folder, "slow" if slow else "quick", *pages],
             cwd=ROOT,
+            env=os.environ | {"HOSTS": f"{folder}/hosts"},
             capture_output=True,
             text=True,
             check=False,
-            timeout=580,
+            timeout=1180,
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" ran in ") == len(pages), done.stdout

@@ -78,7 +78,9 @@ def open_session(
 #: classes are loaded.
 _JAVA_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 "
-    "-XX:MaxHeapFreeRatio=40 -XX:MetaspaceSize=192m -XX:TrimNativeHeapInterval=30000"
+    "-XX:MaxHeapFreeRatio=40 -XX:MetaspaceSize=192m "
+    # Since 17.0.9.
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=30000"
 )
 _FLOW_SETTINGS: Final = {
     # A replay or compaction shares the cores with the live query.

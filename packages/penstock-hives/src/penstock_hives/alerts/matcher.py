@@ -233,7 +233,7 @@ class DealEvent:
 
     @property
     def mark(self) -> str:
-        """Identifies the event of a deal in table `deal_told`."""
+        """Identifies the event of a deal in table `deal_announcement`."""
         return "new" if self.hours is None else f"{self.hours}h"
 
     def publication(self) -> Publication:

@@ -93,12 +93,12 @@ _DEAL_EVENTS: Final = """
       AND (marks.hours IS NULL
            OR deal.expires_at - marks.hours * interval '1 hour' <= %(now)s
           AND deal.expires_at - marks.hours * interval '1 hour' > deal.starts_at)
-      AND NOT EXISTS (SELECT FROM deal_told told
-                      WHERE told.deal_id = deal.id AND told.mark = marks.mark)
+      AND NOT EXISTS (SELECT FROM deal_announcement known
+                      WHERE known.deal_id = deal.id AND known.mark = marks.mark)
     ORDER BY deal.id, marks.hours DESC
 """
 _MARK_ANNOUNCED: Final = """
-    INSERT INTO deal_told (deal_id, mark, at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
+    INSERT INTO deal_announcement (deal_id, mark, at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
 """
 
 

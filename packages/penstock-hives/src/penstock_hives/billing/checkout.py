@@ -18,6 +18,8 @@ from penstock_hives.billing.models import SubscriptionOwner, SubscriptionStatus
 from penstock_hives.billing.service import PaymentService, PlanService
 from penstock_hives.database import DatabasePool
 from penstock_hives.errors import NotConfigured, NotReady, invalid_field
+from penstock_hives.people.permissions import Caller
+from penstock_hives.people.repository import AuditRepository
 
 if TYPE_CHECKING:
     from penstock_hives.billing.settings import PaymentProviders
@@ -100,6 +102,11 @@ class CheckoutService:
     @property
     def is_configured(self) -> bool:
         return self._providers.checkout is not None or self._providers.test is not None
+
+    async def record(self, caller: Caller, action: str, entity: str, account: int | None) -> None:
+        """Before a request to the provider: raises `TooManyRequests` beyond the daily limit."""
+        async with self._pool.transaction() as connection:
+            await AuditRepository(connection).record(caller, action, entity, account=account)
 
     async def begin(self, owner: SubscriptionOwner, plan: str, back: str) -> str:
         """The page on which the plan is bought. The test provider sells it at once."""

@@ -232,10 +232,9 @@ async def begin_checkout(
 ) -> ProviderPage:
     """The page of the provider on which the plan is bought; webhooks apply the purchase."""
     owner = _owner(caller, body.account_id)
-    url = await CheckoutService(context.pool, providers, context.clock).begin(
-        owner, body.plan, str(body.return_url)
-    )
-    return ProviderPage(url=url)
+    checkout = CheckoutService(context.pool, providers, context.clock)
+    await checkout.record(caller, "begin", "checkout", body.account_id)
+    return ProviderPage(url=await checkout.begin(owner, body.plan, str(body.return_url)))
 
 
 @router.post("/payments/portal", status_code=201)
@@ -245,6 +244,7 @@ async def open_portal(
     """The page of the provider with payment methods, invoices and cancellation."""
     owner = _owner(caller, body.account_id)
     checkout = CheckoutService(context.pool, providers, context.clock)
+    await checkout.record(caller, "open", "billing_portal", body.account_id)
     return ProviderPage(url=await checkout.portal(owner, str(body.return_url)))
 
 

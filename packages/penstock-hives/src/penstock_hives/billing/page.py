@@ -6,7 +6,7 @@ from functools import partial
 
 from nicegui import ui
 
-from penstock_hives.billing.models import SubscriptionPlan
+from penstock_hives.billing.models import PlanFeature, SubscriptionPlan
 from penstock_hives.people.permissions import AppPermission
 from penstock_hives.web import components
 from penstock_hives.web.context import AccountView, DashboardContext
@@ -91,16 +91,21 @@ async def _plan(
             ui.label(plan.name).classes("p-h3")
             if is_current:
                 components.pill("current", "good")
-        price = "free" if not plan.price else f"{plan.price} {plan.currency} a {plan.period}"
-        ui.label(price).classes("p-muted")
+        ui.label(price_text(plan)).classes("p-muted")
         for feature in plan.features:
-            limits = [
-                f"{_LIMITS.get(name, name)} {most:,}" for name, most in feature.limits.items()
-            ]
-            ui.label(f"✓ {feature.name}" + (f" ({', '.join(limits)})" if limits else ""))
+            ui.label(f"✓ {feature_text(feature)}")
         if plan.price and not is_current and context.sells_plans:
             buy = partial(context.open_checkout, view.caller, view.account.id, plan.code, here)
             ui.button("Choose", on_click=partial(act, buy, "")).props("unelevated no-caps")
+
+
+def price_text(plan: SubscriptionPlan) -> str:
+    return f"{plan.price} {plan.currency} a {plan.period}" if plan.price else "free"
+
+
+def feature_text(feature: PlanFeature) -> str:
+    limits = [f"{_LIMITS.get(name, name)} {most:,}" for name, most in feature.limits.items()]
+    return feature.name + (f" ({', '.join(limits)})" if limits else "")
 
 
 async def _invoices(context: DashboardContext, view: AccountView) -> None:

@@ -66,6 +66,10 @@ class PaymentSettings:
     test: bool = True
     """Whether the test provider is enabled; never in production."""
 
+    def can_sell(self, *, production: bool) -> bool:
+        """Whether a checkout is possible: with Stripe, or with the test provider."""
+        return self.stripe_key is not None or (self.test and not production)
+
 
 @dataclass(frozen=True, slots=True)
 class PaymentProviders:

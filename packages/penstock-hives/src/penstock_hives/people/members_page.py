@@ -61,8 +61,8 @@ async def _members(context: DashboardContext, view: AccountView, here: str) -> N
                     ui.label(f"{components.local_date(member.created_at, zone):%-d %b %Y}")
                 with row.cell():
                     if edits and member.user_id != view.caller.id:
-                        role = ui.select(_SHORT, value=member.role).props("outlined dense")
-                        role.props["aria-label"] = f"Role of {name}"
+                        role = ui.select(_SHORT, label=f"Role of {name}", value=member.role)
+                        role.props("outlined dense").classes("p-unlabelled")
                         role.on_value_change(
                             lambda event, user=member.user_id: act(
                                 partial(

@@ -148,7 +148,7 @@ class Pictures:
             ).props(f'accept="{_FORMATS}"')
             upload.style("display: none")  # its parts have no names; the button opens it
             choose = ui.button("Add pictures", icon="add").props("outline no-caps")
-            choose.on("click", js_handler=f"() => getElement({upload.id}).pickFiles()")
+            choose.on("click", js_handler=f"() => getElement({upload.id}).$refs.qRef.pickFiles()")
             await self._show()
 
     async def _show(self) -> None:

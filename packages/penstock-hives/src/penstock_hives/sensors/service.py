@@ -46,6 +46,7 @@ from penstock_hives.sensors.protocol import (
 )
 from penstock_hives.sensors.protocol.topic import command_topic, is_serial
 from penstock_hives.sensors.repository import SensorRepository
+from penstock_hives.webhooks.service import WebhookEvent, enqueue_event
 
 log = get_logger(__name__)
 
@@ -105,8 +106,9 @@ class SensorService:
         async with self._pool.transaction() as connection:
             account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_SENSORS)
             number = await SensorRepository(connection).add({**values, "hive_id": hive})
-            await AuditRepository(connection).record(caller, "register", "sensor", number, account)
-            return await self._reread(connection, number)
+            made = await self._reread(connection, number)
+            await _record_change(connection, caller, "register", made, account)
+            return made
 
     async def edit(
         self, caller: Caller, sensor: int, values: Mapping[str, Any], seen: str | None
@@ -220,8 +222,24 @@ async def _editing(
             connection, caller, sensor, clock(), AppPermission.EDIT_SENSORS, lock=True
         )
         yield connection, found
-        audit = AuditRepository(connection)
-        await audit.record(caller, action, "sensor", sensor, account, details)
+        changed = await _read_sensor(SensorRepository(connection), sensor, clock())
+        await _record_change(connection, caller, action, changed, account, details)
+
+
+async def _record_change(
+    connection: Connection,
+    caller: Caller,
+    action: str,
+    sensor: Sensor,
+    account: int,
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """In the audit log, and for the webhooks of the account."""
+    audit = AuditRepository(connection)
+    await audit.record(caller, action, "sensor", sensor.id, account, details)
+    names = {"id": sensor.id, "serial": sensor.serial, "name": sensor.name, "state": sensor.state}
+    changed = {"action": action, "sensor": names, "hive": {"id": sensor.hive_id}}
+    await enqueue_event(connection, account, WebhookEvent.SENSOR, changed)
 
 
 async def require_owned_sensor(

@@ -24,6 +24,7 @@ from penstock_hives.analytics.models import PopularityDays, PopularityMeasure
 from penstock_hives.analytics.service import AnalyticsService
 from penstock_hives.api.app import create_app
 from penstock_hives.billing.service import PlanService
+from penstock_hives.billing.settings import PaymentSettings
 from penstock_hives.database import DatabasePool
 from penstock_hives.identity.service import open_identity
 from penstock_hives.identity.settings import IdentitySettings
@@ -109,7 +110,8 @@ async def application(
             await stack.enter_async_context(_background_task(work))
         health = _health(view, subscriber, latency)
         images = image_endpoint(view.image, resources.services.images.content, disk, api)
-        known = _page_settings(given, identity)
+        sells_plans = read_settings(PaymentSettings).can_sell(production=settings.production)
+        known = _page_settings(given, identity, sells_plans)
         contents = read_contents(known)
         first = FirstView(view, contents)
         headers = security_headers(known, first.script_hash, first.style_hash)
@@ -141,10 +143,12 @@ async def application(
         yield HivesSite(site, policy, reader, pages, figures)
 
 
-def _page_settings(given: SiteSettings, identity: IdentitySettings) -> dict[str, Any]:
+def _page_settings(
+    given: SiteSettings, identity: IdentitySettings, sells_plans: bool
+) -> dict[str, Any]:
     """What the page may know."""
     tiles = {"tiles": given.tiles, "attribution": given.tiles_attribution}
-    return {**tiles, "firebase": identity.of_page()}
+    return {**tiles, "firebase": identity.of_page(), "sells_plans": sells_plans}
 
 
 def _background_work(

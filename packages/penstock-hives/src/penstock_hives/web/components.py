@@ -114,9 +114,10 @@ def choose_account(view: AccountView, path: str) -> None:
     options = {each.id: each.name for each in view.accounts}
     ui.select(
         options,
+        label="Business",
         value=view.account.id,
         on_change=lambda event: ui.navigate.to(f"{path}?account={event.value}"),
-    ).props('outlined dense options-dense aria-label="Business"').classes("h-choice")
+    ).props("outlined dense options-dense").classes("h-choice p-unlabelled")
 
 
 #: Level → class of the pill.

@@ -149,12 +149,14 @@ class DashboardContext:
         """Send the browser to the page on which the plan is bought."""
         caller.require(AppPermission.READ_BILLING, account)
         owner = SubscriptionOwner(account_id=account)
+        await self._checkout.record(caller, "begin", "checkout", account)
         url = await self._checkout.begin(owner, plan, self._own_url(back))
         ui.navigate.to(back if url == self._own_url(back) else url)
 
     async def open_portal(self, caller: Caller, account: int, back: str) -> None:
         caller.require(AppPermission.READ_BILLING, account)
         owner = SubscriptionOwner(account_id=account)
+        await self._checkout.record(caller, "open", "billing_portal", account)
         ui.navigate.to(await self._checkout.portal(owner, self._own_url(back)))
 
     @property

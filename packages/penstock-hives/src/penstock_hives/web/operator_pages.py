@@ -9,7 +9,8 @@ from typing import Final
 from nicegui import ui
 
 from penstock_hives.api.fields import Identifier, ObjectId, RequestBody
-from penstock_hives.people.permissions import AppPermission, UserRole
+from penstock_hives.billing.page import feature_text, price_text
+from penstock_hives.people.permissions import AppPermission, Caller, UserRole
 from penstock_hives.web import charts, components
 from penstock_hives.web.context import DashboardContext
 from penstock_hives.web.forms import EditForm, act
@@ -21,6 +22,13 @@ _ROLES: Final = {role.value: role.value.replace("_", " ") for role in list(UserR
 _DEAD_LETTERS: Final = """
     SELECT day, stream, reason, count, last_at FROM dead_letter_count
     ORDER BY day DESC, count DESC LIMIT 100
+"""
+_HELD_PLANS: Final = """
+    SELECT t.code, count(*) AS held FROM subscription s
+    JOIN subscription_type t ON t.id = s.subscription_type_id
+    WHERE s.status IN ('active', 'trial', 'past_due', 'cancelled')
+      AND s.started_at <= %(now)s AND (s.expires_at IS NULL OR s.expires_at > %(now)s)
+    GROUP BY t.code
 """
 
 
@@ -47,8 +55,9 @@ async def draw_users(context: DashboardContext, visit: PageRequest) -> None:
                         ui.label(f"{each.created_at:%-d %b %Y}")
                     with row.cell():
                         if edits and each.id != caller.id:
-                            role = ui.select(_ROLES, value=each.role).props("outlined dense")
-                            role.props["aria-label"] = f"Role of user {each.id}"
+                            label = f"Role of user {each.id}"
+                            role = ui.select(_ROLES, label=label, value=each.role)
+                            role.props("outlined dense").classes("p-unlabelled")
                             role.on_value_change(
                                 lambda event, user=each.id: act(
                                     partial(users.appoint, caller, user, UserRole(event.value)),
@@ -85,6 +94,7 @@ async def draw_businesses(context: DashboardContext, visit: PageRequest) -> None
         await context.services.plans.grant(caller, body.plan, None, body.account_id, None)
         ui.navigate.to("/operator/businesses")
 
+    await _plans(context, caller)
     if not caller.may(AppPermission.GRANT_PLANS) or not found.items:
         return
     plans = [each for each in await context.services.plans.plans() if each.audience == "account"]
@@ -96,6 +106,29 @@ async def draw_businesses(context: DashboardContext, visit: PageRequest) -> None
             form.choice("plan", "Plan", {each.code: each.name for each in plans}, "business")
         with ui.row():
             form.submit_button("Grant")
+
+
+async def _plans(context: DashboardContext, caller: Caller) -> None:
+    """What is sold, and how many hold it."""
+    caller.require(AppPermission.READ_USAGE)
+    resources = context.resources
+    rows = await resources.pool.rows(_HELD_PLANS, {"now": resources.clock()})
+    held = {row["code"]: row["held"] for row in rows}
+    about = "With the subscriptions that apply now, bought or granted."
+    with components.card("Plans", about):
+        columns = ["Plan", "For", "Price", "Includes", "Subscriptions:"]
+        with components.table(columns) as table:
+            for plan in await context.services.plans.plans():
+                with table.row() as row:
+                    for text in (
+                        plan.name,
+                        "businesses" if plan.audience == "account" else "users",
+                        price_text(plan),
+                        ", ".join(map(feature_text, plan.features)),
+                        f"{held.get(plan.code, 0):,}",
+                    ):
+                        with row.cell():
+                            ui.label(text)
 
 
 async def draw_usage(context: DashboardContext, visit: PageRequest) -> None:

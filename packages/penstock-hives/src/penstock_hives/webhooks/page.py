@@ -21,6 +21,7 @@ _SHOWN: Final = 15
 EVENTS: Final = {
     WebhookEvent.OCCUPANCY: "Occupancy, at most once a minute for each place",
     WebhookEvent.SENSOR_ALERT: "Alerts about sensors",
+    WebhookEvent.SENSOR: "Changes of sensors: registered, configured, replaced, retired",
     WebhookEvent.DEAL: "Verified codes of deals",
 }
 _LOOKS: Final = {"sent": "good", "pending": "warn", "failed": "bad"}

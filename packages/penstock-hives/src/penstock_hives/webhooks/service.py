@@ -53,6 +53,7 @@ _ENQUEUE: Final = """
 class WebhookEvent(StrEnum):
     OCCUPANCY = "occupancy"  #: the occupancy of a place, at most once a minute
     SENSOR_ALERT = "sensor_alert"  #: something is wrong with a sensor, or no longer
+    SENSOR = "sensor"  #: a sensor was registered, changed, configured, replaced or retired
     DEAL = "deal"  #: a code was verified
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from playwright.sync_api import Page
 
 from penstock_hives.database import DatabasePool
 from penstock_hives.identity.service import open_identity, require_local_identity
@@ -77,11 +80,74 @@ _OPENED = """
     SELECT d.id, k.kind FROM deal d, (VALUES ('shown'), ('shown'), ('opened')) AS k (kind)
     WHERE d.hive_id = 1
 """
+_INTEREST = """
+    INSERT INTO hive_popularity
+        (day, window_days, hive_id, views, searches, favourites, visits, score, rank, made_at)
+    SELECT %(today)s::date - 1, 30, n, 90 / n, 40 / n, 9 / n, 300, 1.0 / n, n, %(hour)s
+    FROM generate_series(1, %(hives)s) n ON CONFLICT DO NOTHING
+"""
+_SHIFTS = """
+    INSERT INTO preference_shift (day, window_days, hive_type, share_before, share_now, made_at)
+    VALUES (%(today)s::date - 1, 30, 'cafe', 0.31, 0.42, %(hour)s),
+        (%(today)s::date - 1, 30, 'store', 0.69, 0.58, %(hour)s)
+"""
+_VISITORS = """
+    WITH visitors AS (
+        INSERT INTO app_user (firebase_uid, age_band, gender)
+        SELECT 'visitor-' || n, '25_34', 'female' FROM generate_series(1, 12) n RETURNING id)
+    INSERT INTO user_hive (user_id, hive_id, visit_count) SELECT id, 1, 1 FROM visitors
+"""
+_METRIC = """
+    WITH made AS (
+        INSERT INTO custom_metric (account_id, name, formula)
+        SELECT account_id, 'Views of a visit', 'views / visits' FROM hive WHERE id = 1
+        RETURNING id)
+    INSERT INTO custom_metric_value (metric_id, hive_id, day, value, made_at)
+    SELECT id, 1, %(today)s::date - n, 0.1 * n, %(hour)s FROM made, generate_series(1, 9) n
+"""
+#: What operators see.
+_QUESTION = """
+    INSERT INTO user_message (user_id, author_id, type, content)
+    SELECT id, id, 'support', 'Where do I find my code?' FROM app_user
+    WHERE firebase_uid = %(uid)s
+"""
+_DEAD_LETTERS = """
+    INSERT INTO dead_letter_count (day, stream, reason, count, last_at)
+    VALUES (%(today)s::date - 1, 'sensors', 'checksum', 3, %(hour)s)
+"""
+_AUDIT = """
+    INSERT INTO audit_log (account_id, action, entity, entity_id, details, at)
+    SELECT account_id, 'edit', 'hive', 1, '{"fields": ["name"]}', %(hour)s FROM hive WHERE id = 1
+"""
+_ACTIONS = """
+    INSERT INTO user_analytics (session_id, page_identifier, action, hive_id, data_json, at)
+    SELECT 's', 'list', action, 1, '{"query": "coffee"}', %(hour)s
+    FROM unnest(ARRAY['navigate', 'search', 'view', 'favourite']) AS done (action)
+"""
 _MEMBER = """
     INSERT INTO account_member (account_id, user_id, role)
     SELECT h.account_id, u.id, 'account_admin' FROM hive h, app_user u
     WHERE h.id = 1 AND u.firebase_uid = %(uid)s
 """
+_STATEMENTS = (
+    *(_KPIS, _HOURS, _DAYS, _INSIGHTS, _EFFECT, _PEERS, _VOICES, _INTEREST, _SHIFTS, _VISITORS),
+    *(_METRIC, _DEAD_LETTERS, _AUDIT, _ACTIONS),
+)
+
+
+@dataclass(frozen=True)
+class Business:
+    url: str
+    broker: str
+    database: str
+    folder: Path
+
+
+def sign_in(page: Page, path: str, login: str = ADA) -> None:
+    page.goto(path)
+    page.get_by_label("Name").fill(login)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
 
 
 def furnish_business(url: str, folder: Path, hives: int = 6, zone: str | None = None) -> None:
@@ -91,10 +157,11 @@ def furnish_business(url: str, folder: Path, hives: int = 6, zone: str | None = 
     with ThreadPoolExecutor(1) as elsewhere:  # a browser may have a loop running in this thread
         ada = elsewhere.submit(lambda: asyncio.run(_sign_up(url, folder))).result()
     with Database(url) as database, database.transaction() as connection:
-        for statement in (_KPIS, _HOURS, _DAYS, _INSIGHTS, _EFFECT, _PEERS, _VOICES):
+        for statement in _STATEMENTS:
             connection.execute(statement, given)
         connection.execute(_FEEDBACK, {"uid": ada})
         connection.execute(_MEMBER, {"uid": ada})
+        connection.execute(_QUESTION, {"uid": ada})
         connection.execute(_OPENED)
         _fit_sensors(connection, datetime.now(UTC))
 

@@ -1,6 +1,6 @@
 """How people look at pages: on a desktop by day, on a phone by night, or with a keyboard only.
 
-A module whose tests take the fixture `site` with `SCREENS` runs once for each screen: on the
+A module whose tests take the fixture `screen` with `SCREENS` runs once for each screen: on the
 desktop always, on the others with the slow tests. With the keyboard, clicks and fills of a test
 become presses of keys: Tab until the element has the focus, then Enter, Space, arrows or the text.
 What cannot be reached that way fails the test.

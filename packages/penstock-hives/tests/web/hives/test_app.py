@@ -1,11 +1,10 @@
-"""What people do with the app, in a browser: accounts, favourites, alerts, deals, push, map."""
+"""What people do with the app, in a browser: alerts, deals, push, map, badge."""
 
 from __future__ import annotations
 
 import json
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,110 +19,12 @@ from tests.web.hives.screens import SCREENS, looking
 pytestmark = [
     pytest.mark.peer,
     pytest.mark.timeout(600),
-    pytest.mark.parametrize("site", SCREENS, indirect=True, scope="session"),
+    pytest.mark.parametrize("screen", SCREENS, indirect=True, scope="session"),
 ]
 expect.set_options(timeout=PATIENCE)
 
 PAST = "2026-01-02T03:04:05Z"
 HOSTILE = """<img src=x onerror="document.title='owned'">"""
-
-
-def test_favourites_of_the_browser_are_in_the_account_after_signing_up(
-    browser: Browser, site: Site
-) -> None:
-    with looking(browser, site.url) as page:
-        page.goto("/")
-        page.get_by_role("button", name="Favourite: Cedar Supermarket").click()
-        page.get_by_role("link", name="Sign in").first.click()
-        page.get_by_role("link", name="Create an account").click()
-        expect(heading(page)).to_have_text("Create an account")
-        page.get_by_label("E-mail address").fill("nobody")
-        page.get_by_label("New password").fill("short")
-        page.get_by_role("button", name="Create an account").click()
-        expect(page.get_by_label("E-mail address")).to_have_attribute("aria-invalid", "true")
-        page.get_by_label("E-mail address").fill("new@bees.example")
-        page.get_by_label("New password").fill("aaaaaaaaaaaa")
-        page.get_by_role("button", name="Create an account").click()
-        expect(page.get_by_text("must have at least five different characters")).to_be_visible()
-        page.get_by_label("New password").fill(PASSWORD)
-        page.get_by_role("button", name="Create an account").click()
-        expect(heading(page)).to_have_text("Your account")
-        page.get_by_role("button", name="Sign out").click()
-        expect(page.locator(".heart[aria-pressed=true]")).to_have_count(0)
-    with looking(browser, site.url) as elsewhere:
-        sign_in(elsewhere, "new@bees.example")
-        elsewhere.goto("/#/hive/1")
-        expect(heading(elsewhere)).to_have_text("Amber Café")
-        elsewhere.goto("/#/favourites")
-        expect(elsewhere.locator(".place h2").first).to_have_text("Cedar Supermarket")
-        expect(elsewhere.get_by_role("heading", name="Recommended for you")).to_be_visible()
-        lately = elsewhere.locator("h2:text-is('Seen lately') + ul")
-        expect(lately.locator("h2")).to_have_text(["Amber Café"])
-        popular = elsewhere.locator("h2:text-is('Popular this week') + ul")
-        expect(popular.locator(".place")).to_have_count(3)
-
-
-def test_a_forgotten_password_is_set_again_by_the_mailed_link(browser: Browser, site: Site) -> None:
-    login, _ = site.person()
-    with looking(browser, site.url) as page:
-        page.goto("/#/sign-in")
-        page.get_by_label("E-mail address").fill(login)
-        page.get_by_label("Password").fill("not this one")
-        page.locator("form.form").get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("the login or the password is wrong")).to_be_visible()
-        page.get_by_role("link", name="Forgot your password?").click()
-        expect(heading(page)).to_have_text("Forgot your password?")
-        page.get_by_label("E-mail address").fill(login)
-        page.get_by_role("button", name="Send me a link").click()
-        expect(heading(page)).to_have_text("Look into your mail")
-        link = re.search(r"http\S+(/#/reset/\S+)", site.letter(login))
-        assert link is not None
-        page.goto(link[1])
-        expect(heading(page)).to_have_text("Set a new password")
-        page.get_by_label("New password").fill("ten green bottles")
-        page.get_by_role("button", name="Set password").click()
-        expect(heading(page)).to_have_text("Sign in")
-        sign_in(page, login, "ten green bottles")
-        page.goto(link[1])
-        page.get_by_label("New password").fill("eleven green bottles")
-        page.get_by_role("button", name="Set password").click()
-        expect(page.get_by_text("the link is invalid or has expired")).to_be_visible()
-
-
-def test_profile_password_address_export_and_deletion(browser: Browser, site: Site) -> None:
-    with signed_in(browser, site) as (page, login, _):
-        page.get_by_label("Nickname").fill(HOSTILE[:40])
-        page.get_by_role("button", name="Save").click()
-        expect(page.locator("#notice")).to_have_text("Saved.")
-        page.reload()
-        expect(heading(page)).to_have_text(HOSTILE[:40])
-        change = page.locator("form", has=page.get_by_label("Old password"))
-        change.get_by_label("Old password").fill("not this one")
-        change.get_by_label("New password").fill("ten green bottles")
-        change.get_by_role("button").click()
-        expect(change.get_by_text("is wrong")).to_be_visible()
-        change.get_by_label("Old password").fill(PASSWORD)
-        change.get_by_role("button").click()
-        expect(page.locator("#notice")).to_contain_text("Other devices are signed out")
-        move = page.locator("form", has=page.get_by_label("New address"))
-        move.get_by_label("New address").fill(f"other-{login}")
-        move.get_by_label("Password").fill("ten green bottles")
-        move.get_by_role("button").click()
-        link = re.search(r"http\S+(/#/confirm/\S+)", site.letter(f"other-{login}"))
-        assert link is not None
-        page.goto(link[1])
-        page.get_by_role("button", name="Confirm").click()
-        expect(page.get_by_text(f"other-{login}")).to_be_visible()
-        with page.expect_download() as download:
-            page.get_by_role("button", name="Export my data").click()
-        exported = json.loads(Path(download.value.path()).read_text())
-        assert exported["login"][0]["login"] == f"other-{login}"
-        page.get_by_role("button", name="Delete my account").click()
-        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-        page.get_by_role("button", name="Delete my account").click()
-        page.get_by_role("dialog").get_by_role("button", name="Delete my account").click()
-        expect(page.locator("#notice")).to_have_text("Your account is deleted.")
-        assert site.rows("SELECT uid FROM credential WHERE login = %s", f"other-{login}") == []
 
 
 def test_an_alert_is_set_by_weekday_and_hours_and_what_it_tells_is_read(
@@ -159,6 +60,18 @@ def test_an_alert_is_set_by_weekday_and_hours_and_what_it_tells_is_read(
         page.get_by_role("button", name="Mark as read").click()
         expect(page.locator(".note[data-unread=true]")).to_have_count(0)
         expect(page.locator("#unread")).to_be_hidden()
+
+
+def test_directions_open_in_the_map_application_of_a_phone(browser: Browser, site: Site) -> None:
+    agents = {
+        "Mozilla/5.0 (Linux; Android 15; Pixel 9)": "geo:",
+        "Mozilla/5.0 (iPhone)": "https://maps.apple.com/",
+    }
+    for agent, beginning in agents.items():
+        with looking(browser, site.url, user_agent=agent, has_touch=True) as page:
+            page.goto("/#/hive/1")
+            directions = page.get_by_role("link", name="Directions")
+            expect(directions).to_have_attribute("href", re.compile(f"^{beginning}"))
 
 
 #: Chromium's own push service is not on this machine: the test is it.

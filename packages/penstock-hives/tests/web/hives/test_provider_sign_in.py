@@ -17,7 +17,7 @@ from tests.peers import Penstock
 from tests.web.browsing import PATIENCE, serving, sign_out
 from tests.web.hives.business import furnish_business
 from tests.web.hives.firebase_accounts import FirebaseAccounts, firebase_accounts
-from tests.web.hives.screens import looking
+from tests.web.hives.screens import SCREENS, Screen, looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -53,12 +53,13 @@ def dashboards(
 
 
 @pytest.fixture
-def page(browser: Browser, dashboards: Dashboards) -> Iterator[Page]:
+def page(screen: Screen, browser: Browser, dashboards: Dashboards) -> Iterator[Page]:
     dashboards.firebase.asked.clear()
     with looking(browser, dashboards.url) as opened:
         yield opened
 
 
+@pytest.mark.parametrize("screen", SCREENS, indirect=True, scope="session")
 @pytest.mark.parametrize(("name", "provider"), [("Google", "google.com"), ("Apple", "apple.com")])
 def test_an_account_of_a_provider_signs_in_and_is_where_it_wanted_to_be(
     page: Page, dashboards: Dashboards, name: str, provider: str
@@ -78,6 +79,7 @@ def test_an_account_of_a_provider_signs_in_and_is_where_it_wanted_to_be(
     expect(page.get_by_role("button", name=f"Continue with {name}")).to_be_visible()
 
 
+@pytest.mark.parametrize("screen", SCREENS, indirect=True, scope="session")
 def test_who_turns_back_at_the_provider_is_told_and_may_try_again(
     page: Page, dashboards: Dashboards
 ) -> None:

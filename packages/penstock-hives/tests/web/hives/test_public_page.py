@@ -20,7 +20,7 @@ from tests.web.hives.screens import SCREENS, looking
 pytestmark = [
     pytest.mark.peer,
     pytest.mark.timeout(600),
-    pytest.mark.parametrize("site", SCREENS[:2], indirect=True, scope="session"),
+    pytest.mark.parametrize("screen", SCREENS, indirect=True, scope="session"),
 ]
 expect.set_options(timeout=PATIENCE)
 

@@ -59,8 +59,11 @@ class JobList:
                 self._replay.set_visibility(False)
                 options = {_ANY: "All", **{state.value: state.value for state in JobState}}
                 ui.select(
-                    options, value=_ANY, on_change=lambda e: self._filter_state(e.value)
-                ).props('outlined dense options-dense aria-label="State"').classes("p-choice")
+                    options,
+                    label="State",
+                    value=_ANY,
+                    on_change=lambda e: self._filter_state(e.value),
+                ).props("outlined dense options-dense").classes("p-choice p-unlabelled")
                 search = ui.input(placeholder="Find by id")
                 search.on_value_change(lambda e: self._filter_text(e.value))
                 search.props('outlined dense clearable debounce=300 aria-label="Find by id"')

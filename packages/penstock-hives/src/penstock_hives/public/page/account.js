@@ -113,7 +113,7 @@ export async function showAccount(signal) {
     make("div", { class: "row between" }, make("div", {}, make("h1", {}, me.nickname || t("Your account")), make("p", { class: "soft" }, [local?.login, t("Plan: {plan}", { plan: me.plan }), t("since {date}", { date: dateOf(me.created_at) })].filter(Boolean).join(" · "))),
       button(t("Sign out"), async () => { await disable().catch(() => {}); await signOut(); location.hash = "#/"; notice(t("You are signed out.")); }, "button plain")),
     make("nav", { class: "row cards", "aria-label": t("Your account") },
-      link("#/inbox", t("Inbox"), "card"), link("#/alerts", t("Alerts"), "card"), link("#/favourites", t("Favourites"), "card"), link("#/deals", t("Deals and codes"), "card"),
+      link("#/inbox", t("Inbox"), "card"), link("#/alerts", t("Alerts"), "card"), link("#/favourites", t("Favourites"), "card"), link("#/deals", t("Deals and codes"), "card"), link("#/plan", t("Your plan"), "card"),
       me.memberships.length ? link("#/verify", t("Check a code"), "card") : null),
     make("div", { class: "one" },
       make("section", { class: "panel wide tall" }, make("h2", {}, t("Profile")), profile),

@@ -26,6 +26,7 @@ const VIEWS = {
   reset: { load: account, show: (module, [token]) => module.showReset(token) },
   confirm: { load: account, show: (module, [token]) => module.showConfirm(token) },
   account: { signedIn: true, tab: "account", load: account, show: (module, parts, signal) => module.showAccount(signal) },
+  plan: { signedIn: true, tab: "account", load: () => import("./plan.js"), show: (plan, parts, signal) => plan.showPlan(signal) },
   privacy: { load: account, show: (module) => module.showPrivacy() },
   alerts: { signedIn: true, load: () => import("./alerts.js"), show: (alerts, parts, signal) => alerts.showAlerts(parts, signal) },
   inbox: { signedIn: true, tab: "inbox", load: () => import("./inbox.js"), show: (inbox, parts, signal) => inbox.showInbox(signal) },

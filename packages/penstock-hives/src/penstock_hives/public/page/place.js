@@ -52,8 +52,9 @@ export async function showHive(hive, signal) {
 
 /** Opens the map application of the phone, or a page with directions. */
 function directions({ lat, lon }, name) {
-  if (/iPhone|iPad|Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1) return `https://maps.apple.com/?daddr=${lat},${lon}`;
-  if (/Android/.test(navigator.userAgent)) return `geo:${lat},${lon}?q=${lat},${lon}(${encodeURIComponent(name)})`;
+  const agent = navigator.userAgent; // an iPad calls itself a Macintosh
+  if (/iPhone|iPad/.test(agent) || (/Macintosh/.test(agent) && navigator.maxTouchPoints > 1)) return `https://maps.apple.com/?daddr=${lat},${lon}`;
+  if (/Android/.test(agent)) return `geo:${lat},${lon}?q=${lat},${lon}(${encodeURIComponent(name)})`;
   return `https://www.openstreetmap.org/directions?to=${lat},${lon}`;
 }
 

@@ -135,7 +135,7 @@ export async function showFavourites(signal) {
       .then((found) => found.map((each) => dealCard(each.deal, { reason: each.reason })))
       .catch((error) => {
         if (error.status !== 402) throw error;
-        return [make("li", { class: "soft" }, t("Deals chosen for you are part of the plan {plan}.", { plan: error.plans.join(", ") }))];
+        return [make("li", { class: "soft" }, t("Deals chosen for you are part of the plan {plan}.", { plan: error.plans.join(", ") }), " ", link("#/plan", t("Plans")))];
       });
     section(t("Recommended for you"), recommended, "deals");
   }

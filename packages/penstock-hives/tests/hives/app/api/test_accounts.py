@@ -307,6 +307,11 @@ async def test_what_costs_others_something_is_limited_by_the_day(world: World) -
         "POST", f"/hives/{business.hive}/images", business.admin, files=picture
     )
     assert refused.status_code == 429
+    back = {"return_url": "https://hives.example/#/plan"}
+    for path, body in (("checkout", {**back, "plan": "business"}), ("portal", back)):
+        given = {**body, "account_id": business.account}
+        refused = await world.call("POST", f"/payments/{path}", business.admin, json=given)
+        assert refused.status_code == 429, refused.text
     for number, ends in ((DAILY_LIMIT - 1, 200), (1, 429)):  # what has no limit of its own
         world.rows(
             "INSERT INTO audit_log (account_id, action, entity) "

@@ -15,6 +15,7 @@ from penstock_hives.people.permissions import Caller, UserRole
 from penstock_hives.people.service import LIFE
 from penstock_hives.resources import Resources, open_resources
 from penstock_hives.settings import HivesSettings
+from penstock_hives.webhooks.service import WebhookEvent, WebhookService
 from penstock_store import Database
 from tests.hives.app.world import Hands, Names, Post
 
@@ -27,6 +28,7 @@ FURNISH = """
     ON CONFLICT DO NOTHING;
     DELETE FROM account_member; DELETE FROM mail_invitation; DELETE FROM follower_message;
     DELETE FROM notification; DELETE FROM user_hive; DELETE FROM sensor;
+    DELETE FROM webhook;
     INSERT INTO account_member (account_id, user_id, role) VALUES (1, 1, 'account_admin');
 """
 
@@ -170,3 +172,27 @@ async def test_a_new_device_takes_over_the_door_of_an_old_one(
     with pytest.raises(RequestConflict):
         await sensors.replace(admin, new.id, "old")
     assert (await sensors.get(admin, new.id)).state == "active"
+
+
+async def test_webhooks_hear_of_changes_of_sensors(
+    resources: Resources, admin: Caller, hands: Hands
+) -> None:
+    hooks = WebhookService(resources.pool, hands)
+    hook, _ = await hooks.add(admin, 1, "https://example.org/hook", [WebhookEvent.SENSOR])
+    sensors = resources.services.sensors
+    made = await sensors.register(admin, 1, {"serial": "old", "name": "main door"})
+    await sensors.edit(admin, made.id, {"name": "back door"}, None)
+    await sensors.replace(admin, made.id, "new")
+    with pytest.raises(RequestConflict):
+        await sensors.register(admin, 1, {"serial": "new"})
+    rows = await resources.pool.rows(
+        "SELECT event, payload FROM webhook_delivery WHERE webhook_id = %s ORDER BY id", (hook.id,)
+    )
+    told = [(row["event"], row["payload"]["action"], row["payload"]["sensor"]) for row in rows]
+    first = {"id": made.id, "serial": "old"}
+    assert told[:3] == [
+        ("sensor", "register", {**first, "name": "main door", "state": "active"}),
+        ("sensor", "edit", {**first, "name": "back door", "state": "active"}),
+        ("sensor", "retire", {**first, "name": "back door", "state": "retired"}),
+    ]
+    assert [(action, sensor["serial"]) for _, action, sensor in told[3:]] == [("register", "new")]
