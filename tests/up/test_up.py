@@ -5,22 +5,75 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
+import termios
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from threading import Condition, Thread
+from typing import Any, Self
 
 import pytest
 
 from penstock.client.blocking_client import connect
 from tests.cli.command import PENSTOCK, SECONDS, Running, descendants, ended, environment, run
+from tests.paths import ROOT
 from tests.peers import free_port
 
 ANYWHERE = ("--listen", "amqp://127.0.0.1:0", "--listen", "http://127.0.0.1:0")
 SMALL = ("--no-pipeline", "--hives", "2")
+
+
+class AtTerminal:
+    """A command with a controlling terminal of its own, as a shell gives it one."""
+
+    def __init__(self, *command: str, **variables: str) -> None:
+        self._screen, terminal = pty.openpty()
+        termios.tcsetwinsize(terminal, (60, 200))
+        self._drawn = b""
+        self._changed = Condition()
+        self.process = subprocess.Popen(
+            # Python, and so its tests, may have been started with Ctrl-C ignored.
+            ["env", "--default-signal=INT", "setsid", "--ctty", *command],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            cwd=ROOT,
+            env=environment(TERM="xterm", **variables),
+        )
+        os.close(terminal)
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with suppress(OSError):  # nobody has the terminal any more
+            while drawn := os.read(self._screen, 65536):
+                with self._changed:
+                    self._drawn += drawn
+                    self._changed.notify_all()
+
+    def wait_until_it_runs(self, part: str) -> None:
+        """As the panel says."""
+        shown = re.compile(rf"{part}\b[^\n]*running".encode())
+        with self._changed:
+            drawn = self._changed.wait_for(lambda: shown.search(self._drawn), 2 * SECONDS)
+        assert drawn, self._drawn[-4000:].decode(errors="replace")
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._screen, b"\x03")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._reader.join()
+        os.close(self._screen)
 
 
 @pytest.fixture
@@ -123,6 +176,17 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_supervision(tmp_path: Pa
         up.wait()
         os.close(terminal)
         os.close(screen)
+
+
+def test_ctrl_c_at_a_terminal_ends_every_process_with_status_0(tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with AtTerminal(*PENSTOCK, "up", *data, *ANYWHERE, *SMALL) as up:
+        up.wait_until_it_runs("demo")  # the last one
+        family = descendants(up.process.pid)
+        up.press_ctrl_c()
+        assert up.process.wait(SECONDS) == 0
+        assert len(family) >= 3  # the broker, the demonstration, the guardian
+        assert all(ended(pid) for pid in family)
 
 
 def test_a_port_in_use_ends_it_with_the_reason(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from penstock.client import blocking_client
-from tests.cli.command import Running, descendants, ended, run
+from tests.cli.command import SECONDS, Running, descendants, ended, run
 from tests.databases import grounds_of_its_own
-from tests.up.test_up import ANYWHERE, events
+from tests.peers import free_port
+from tests.up.test_up import ANYWHERE, AtTerminal, events
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("java")]
 
@@ -77,6 +79,25 @@ def test_a_pipeline_that_is_killed_comes_back_and_figures_go_on(tmp_path: Path, 
                 figure = figures.receive(timeout=300).json()
     assert figure["version"] > 0
     assert "pipeline: ended with status -9" in up.errors
+
+
+@pytest.mark.slow
+def test_ctrl_c_of_make_up_ends_every_process(data: Path) -> None:
+    venv = Path(sys.prefix)
+    made = (f"--old-file={venv}/.installed", "--old-file=build/site/index.html")
+    with AtTerminal(
+        *("make", f"VENV={venv}", *made, "up"),
+        PENSTOCK_DATA=str(data),
+        PENSTOCK_BROKER__LISTEN=f"amqp://127.0.0.1:{free_port()},http://127.0.0.1:{free_port()}",
+        PENSTOCK_UP__SITE=f"127.0.0.1:{free_port()}",
+        PENSTOCK_UP__DASHBOARDS=f"127.0.0.1:{free_port()}",
+    ) as up:
+        up.wait_until_it_runs("dashboards")
+        family = descendants(up.process.pid)
+        up.press_ctrl_c()
+        assert up.process.wait(2 * SECONDS) == -signal.SIGINT  # make's own, 130 in a shell
+        assert len(family) > 10
+        assert all(ended(pid) for pid in family)
 
 
 def _pipelines(up: Running) -> list[dict[str, Any]]:

@@ -78,7 +78,9 @@ def open_session(
 #: classes are loaded.
 _JAVA_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 "
-    "-XX:MaxHeapFreeRatio=40 -XX:MetaspaceSize=192m -XX:TrimNativeHeapInterval=30000"
+    "-XX:MaxHeapFreeRatio=40 -XX:MetaspaceSize=192m "
+    # Since 17.0.9.
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=30000"
 )
 _FLOW_SETTINGS: Final = {
     # A replay or compaction shares the cores with the live query.
@@ -93,6 +95,8 @@ _FLOW_SETTINGS: Final = {
     "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     "spark.python.daemon.module": "penstock_spark.worker_daemon",
+    # A sort or a hash table begins with a page: by default of 64 MiB with 3 GiB of memory.
+    "spark.buffer.pageSize": "2m",
     # The runner logs why a query ended.
     "spark.log.level": "FATAL",
     # History that is never read.

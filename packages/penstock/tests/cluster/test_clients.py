@@ -14,6 +14,8 @@ import pika
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from penstock.client.management import call_management_api
+from penstock.core.errors import PenstockError
 from penstock.server.cluster_member import ClusterMember
 from tests.peers import free_port
 
@@ -47,6 +49,16 @@ async def test_clients_with_a_list_of_addresses_find_the_cluster(tmp_path: Path)
         await asyncio.to_thread(publish_with_pika, port)
         await asyncio.to_thread(publish_with_kombu, port)
         assert await bodies(leader, "q") == [b"pika", b"kombu"]
+
+
+async def test_a_follower_forwards_what_the_leader_decides(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (_, follower):
+        address = follower.addresses[1].replace("://", "://guest:guest@")
+        for verb, answer in (("resign", "without etcd"), ("leave", "no member 'nobody'")):
+            with pytest.raises(PenstockError, match=answer):
+                await asyncio.to_thread(
+                    call_management_api, address, f"/api/cluster/{verb}", {"node": "nobody"}
+                )
 
 
 @pytest.fixture

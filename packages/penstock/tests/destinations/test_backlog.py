@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.contract import Delivery
-from penstock.destinations.message_store import Backlog, LoggedMessage, MessageLog
+from penstock.destinations.backlog import Backlog
+from penstock.destinations.message_log import LoggedMessage, MessageLog
 from tests.doubles import Stand, message
 
 

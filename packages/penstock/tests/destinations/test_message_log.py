@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.destinations import message_store as store_module
-from penstock.destinations.message_store import MessageLog
+from penstock.destinations import message_log as log_module
+from penstock.destinations.message_log import MessageLog
 from tests.doubles import Stand, message, persistent
 
 
@@ -79,7 +79,7 @@ async def test_acknowledgements_of_messages_a_crash_took_do_not_cost_their_succe
 
 
 async def test_segments_that_are_done_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "TRIM_INTERVAL", 10)
+    monkeypatch.setattr(log_module, "TRIM_INTERVAL", 10)
     stand = Stand(tmp_path, segment_bytes=4096)
     store = MessageLog(stand.kernel, tmp_path / "store")
     for number in range(200):
@@ -98,7 +98,7 @@ async def test_messages_that_damage_took_do_not_keep_their_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody will ever acknowledge them."""
-    monkeypatch.setattr(store_module, "TRIM_INTERVAL", 10)
+    monkeypatch.setattr(log_module, "TRIM_INTERVAL", 10)
     stand = Stand(tmp_path, segment_bytes=4096)
     store = MessageLog(stand.kernel, tmp_path / "store")
     for number in range(100):

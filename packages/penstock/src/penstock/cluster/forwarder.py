@@ -1,8 +1,8 @@
 """A follower's listeners: they forward clients to the leader, byte by byte.
 
 TLS passes through, so the leader's certificate must be valid for the follower's name, too. Without
-a leader, connections are closed, and clients try again as they do with any broker. Requests to
-`/api/cluster` of the management API and to `/metrics` are answered by the follower itself.
+a leader, connections are closed, and clients try again as they do with any broker. What
+`/api/cluster` and `/metrics` say is of the follower itself, which can also be promoted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.core.proxy_protocol import TrustedProxies, encode_proxy_header
 READ_BYTES: Final = 64 * 1024
 CONNECT_SECONDS: Final = 3.0
 MAX_HEAD_BYTES: Final = 16 * 1024
-LOCAL_PATHS: Final = (b"/api/cluster", b"/metrics")
+LOCAL_PATHS: Final = (b"/api/cluster", b"/api/cluster/promote", b"/metrics")
 #: Reason codes of MQTT 5.
 MQTT_REDIRECTIONS: Final = {"use-another-server": 0x9C, "server-moved": 0x9D}
 
@@ -126,7 +126,8 @@ class Forwarder:
         received = b""
         if address.scheme == "http":
             received = await _read_head(reader)
-            if b"".join(received.split(b" ", 2)[1:2]).startswith(LOCAL_PATHS):
+            path = b"".join(received.split(b" ", 2)[1:2]).partition(b"?")[0]
+            if path.startswith(b"/metrics/") or path in LOCAL_PATHS:
                 await self._answer_locally(received, reader, writer)
                 return
         target = self._target(address, index)

@@ -35,7 +35,7 @@ from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.basic_properties import decode_header, encode_header
 from penstock.core.errors import NotFound
 from penstock.destinations.exchange import ExchangeRouter, TopicPermissionRouter
-from penstock.destinations.message_store import LoggedMessage, MessageLog
+from penstock.destinations.message_log import LoggedMessage, MessageLog
 
 _MINUTE: Final = 60_000
 _OFFSET_BITS: Final = 48

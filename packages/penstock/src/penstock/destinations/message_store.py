@@ -10,15 +10,10 @@ and what becomes of expired ones.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from functools import cached_property
-from heapq import heapify, heappop, heappush
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from penstock.broker.buckets import MESSAGE_OVERHEAD_BYTES
 from penstock.broker.content_header import message_priority
@@ -36,13 +31,20 @@ from penstock.broker.contract import (
 )
 from penstock.broker.declarations import QueueLimits
 from penstock.broker.kernel import Kernel
-from penstock.broker.log.ack_file import AckFile
-from penstock.broker.log.chunk import SPOOLED
-from penstock.broker.log.log import Log
-from penstock.broker.log.observer import remove_tree
-from penstock.broker.spool import BodyFiles
 from penstock.core.basic_properties import decode_header
 from penstock.core.units import parse_count
+from penstock.destinations.backlog import Backlog, message_id
+from penstock.destinations.message_log import (
+    LoggedMessage,
+    MessageLog,
+)
+
+
+class BrowsedMessage(NamedTuple):
+    id: str  #: identifies it while it is in the queue
+    message: Message
+    redelivered: bool
+    timestamp: int | None = None  #: milliseconds since the epoch; streams know it
 
 
 class MessageStore:
@@ -521,310 +523,3 @@ class MessageStore:
             self._timer.cancel()
             self._timer = None
         self._discharge_all()
-
-
-class Backlog:
-    """Ready messages in order: requeued ones, then new ones in memory, then paged ones.
-
-    Paged messages are only in the log, and are read back one chunk at a time. A queue with
-    priorities has one backlog per priority and does not page.
-    """
-
-    __slots__ = ("_admit", "_load", "_next_page", "fresh", "paged", "requeued", "taken")
-
-    def __init__(
-        self,
-        admit: Callable[[LoggedMessage], Delivery],
-        load: Callable[[Delivery], bool] = lambda _: True,
-    ) -> None:
-        self._admit = admit  #: makes a delivery of a record
-        self._load = load  #: reads the message of a requeued delivery; False if it is damaged
-        self.requeued: list[tuple[int, Delivery]] = []
-        self.fresh: deque[Delivery] = deque()
-        self.paged = 0  #: messages on disk only
-        self._next_page = 0
-        self.taken: set[int] = (
-            set()
-        )  #: offsets of paged messages that are neither ready nor settled
-
-    def __len__(self) -> int:
-        return len(self.requeued) + len(self.fresh) + self.paged
-
-    def requeue(self, delivery: Delivery) -> None:
-        """Put it back at its original position: requeued messages are older than all others."""
-        heappush(self.requeued, (delivery.position, delivery))
-
-    def page(self, offset: int, count: int = 1) -> None:
-        """Count messages from an offset on that are in the log only."""
-        if not self.paged:
-            self._next_page = offset
-        self.paged += count
-
-    def peek(self, store: MessageLog | None) -> Delivery | None:
-        while self.requeued:
-            delivery = self.requeued[0][1]
-            try:
-                if not isinstance(delivery.message, PagedMessage) or self._load(delivery):
-                    return delivery
-            except OSError:
-                return None  # the disk is full: as below
-            heappop(self.requeued)
-        if not self.fresh and self.paged:
-            self._read(store)
-        return self.fresh[0] if self.fresh else None
-
-    def pop(self) -> Delivery:
-        """Remove the head, which `peek` returned."""
-        if self.requeued:
-            return heappop(self.requeued)[1]
-        return self.fresh.popleft()
-
-    def _read(self, store: MessageLog | None) -> None:
-        assert store is not None, "only a queue with a log pages"
-        while self.paged and not self.fresh:
-            if self._next_page >= store.log.next_offset:
-                self.paged = 0  # the rest was in a damaged chunk, which was reported
-                return
-            try:
-                records, self._next_page = store.batch(self._next_page)
-            except OSError:
-                return  # the disk is full: the messages are still pending in the log
-            if self.taken:
-                records = [record for record in records if record.offset not in self.taken]
-            self.fresh.extend(map(self._admit, records))
-            self.paged = max(0, self.paged - len(records))
-
-    def snapshot(self) -> tuple[list[Delivery], int | None]:
-        """The messages in memory, and the offset of the first paged one."""
-        deliveries = [delivery for _, delivery in sorted(self.requeued, key=itemgetter(0))]
-        return [*deliveries, *self.fresh], self._next_page if self.paged else None
-
-    def remove(self, ids: Container[str]) -> list[Delivery]:
-        """Remove messages in memory."""
-        found = [one for one in self.snapshot()[0] if message_id(one) in ids]
-        if found:
-            gone = set(map(id, found))
-            self.requeued = [entry for entry in self.requeued if id(entry[1]) not in gone]
-            heapify(self.requeued)
-            self.fresh = deque(one for one in self.fresh if id(one) not in gone)
-        return found
-
-    def take_page(self, offset: int, store: MessageLog | None) -> LoggedMessage | None:
-        """Skip a paged message when its page is read."""
-        is_paged = self.paged and self._next_page <= offset and offset not in self.taken
-        if store is None or not is_paged or offset >= store.log.next_offset:
-            return None
-        records, _ = store.batch(offset)
-        if not records or records[0].offset != offset:
-            return None
-        self.taken.add(offset)
-        self.paged -= 1
-        return records[0]
-
-    def return_page(self, offset: int) -> bool:
-        """Whether a message that was taken is read with its page again."""
-        if offset not in self.taken:
-            return False
-        self.taken.remove(offset)
-        if not self.paged or self._next_page > offset:
-            return False
-        self.paged += 1
-        return True
-
-    def clear(self) -> None:
-        self.requeued.clear()
-        self.fresh.clear()
-        self.paged = 0
-
-
-#: Record flag: a transient message, paged; not restored after a restart.
-TRANSIENT_RECORD: Final = 1
-
-#: Record flag: a transient message that was delivered before it was paged, so not ready.
-DELIVERED_RECORD: Final = 2
-
-#: Acknowledgements between two truncations of the log.
-TRIM_INTERVAL: Final = 1024
-
-
-class BrowsedMessage(NamedTuple):
-    id: str  #: identifies it while it is in the queue
-    message: Message
-    redelivered: bool
-    timestamp: int | None = None  #: milliseconds since the epoch; streams know it
-
-
-def message_id(delivery: Delivery) -> str:
-    """The offset of a logged message; others are identified by their position."""
-    return str(delivery.offset) if delivery.offset >= 0 else f"m{delivery.position}"
-
-
-class LoggedMessage(NamedTuple):
-    offset: int
-    timestamp: int  #: milliseconds since the epoch
-    message: Message
-    transient: bool
-
-
-class MessageLog:
-    """A queue's messages on disk: log, acknowledgement file and bodies of large messages.
-
-    The files are created when they are first used: there may be very many queues that never have a
-    persistent message.
-    """
-
-    def __init__(self, kernel: Kernel, directory: Path) -> None:
-        self.directory = directory
-        self._kernel = kernel
-        self._committer = kernel.committer
-        self._bodies = BodyFiles(directory, kernel.committer)
-        self._trim_at = 0
-        if directory.exists():
-            self._open()
-
-    @property
-    def is_new(self) -> bool:
-        """Nothing was ever stored."""
-        return "log" not in vars(self)
-
-    @cached_property
-    def log(self) -> Log:
-        return self._open()[0]
-
-    @cached_property
-    def acks(self) -> AckFile:
-        return self._open()[1]
-
-    def _open(self) -> tuple[Log, AckFile]:
-        """Open the files together: acknowledgements beyond the end of the log must not count."""
-        kernel = self._kernel
-        segment_bytes = min(kernel.settings.segment_bytes, 16 << 20)
-        log = Log(
-            self.directory, kernel.committer, segment_bytes=segment_bytes, report=kernel.report
-        )
-        acks = AckFile(self.directory / "acks", kernel.committer, report=kernel.report)
-        acks.truncate(log.next_offset)
-        vars(self).update(log=log, acks=acks)
-        self._trim_at = acks.floor + TRIM_INTERVAL
-        self._bodies.sweep(lambda offset: offset < log.next_offset and offset not in acks)
-        return log, acks
-
-    def append(self, message: Message, transient: bool = False, delivered: bool = False) -> int:
-        flags = TRANSIENT_RECORD if transient else 0
-        offset = self.log.append(message, flags | DELIVERED_RECORD if delivered else flags)
-        if message.spool is not None:
-            self._bodies.add(offset, message.spool)
-        return offset
-
-    def append_run(self, messages: list[Message]) -> None:
-        """Small ones; their offsets follow each other."""
-        self.log.append_run(messages)
-
-    def acknowledge(self, offset: int, spooled: bool) -> None:
-        self.acks.add(offset)
-        if spooled:
-            self._bodies.remove(offset)
-        self._trim()
-
-    def acknowledge_run(self, offsets: list[int]) -> bool:
-        """Acknowledge messages that are not spooled; False if their offsets do not follow each
-        other."""
-        if not self.acks.add_run(offsets):
-            return False
-        self._trim()
-        return True
-
-    def _trim(self) -> None:
-        floor = self.acks.floor
-        if floor >= self._trim_at:
-            self._trim_at = floor + TRIM_INTERVAL
-            self.log.truncate_before(floor)
-
-    def acknowledge_all(self) -> None:
-        self.acks.add_range(self.acks.floor, self.log.next_offset)
-        self.log.truncate_before(self.acks.floor)
-        self._bodies.sweep(lambda offset: False)
-
-    def message(self, offset: int) -> Message | None:
-        """A message that is not spooled; None if it is damaged."""
-        if offset >= self.log.written_offset:
-            self.log.write()
-        chunk = self.log.read(offset)
-        if chunk is None or not chunk.base <= offset < chunk.end:
-            return None
-        return chunk.messages()[offset - chunk.base]
-
-    def batch(self, offset: int, with_delivered: bool = False) -> tuple[list[LoggedMessage], int]:
-        """Unacknowledged records of the first chunk at or after `offset`, and the next offset."""
-        if offset >= self.log.written_offset:
-            self.log.write()
-        chunk = self.log.read(offset)
-        if chunk is None:
-            return [], self.log.next_offset
-        start = max(0, offset - chunk.base)
-        acks = self.acks
-        if chunk.base > offset:
-            acks.add_range(offset, chunk.base)  # damaged; it was reported
-        records = []
-        flags, timestamps = chunk.flags, chunk.timestamps
-        for index, message in enumerate(chunk.messages(start), start):
-            at = chunk.base + index
-            if at in acks or (flags[index] & DELIVERED_RECORD and not with_delivered):
-                continue
-            if flags[index] & SPOOLED:
-                try:
-                    message.spool = self._bodies.open(at, message.size)
-                except FileNotFoundError:
-                    acks.add(at)
-                    continue
-                message.body = b""
-            records.append(
-                LoggedMessage(at, timestamps[index], message, bool(flags[index] & TRANSIENT_RECORD))
-            )
-        return records, chunk.base + chunk.count
-
-    def timestamp(self, offset: int) -> int | None:
-        if offset >= self.log.written_offset:
-            self.log.write()
-        chunk = self.log.read(offset) if offset < self.log.next_offset else None
-        if chunk is None or not chunk.base <= offset < chunk.base + chunk.count:
-            return None
-        return chunk.timestamps[offset - chunk.base]
-
-    def count_pending(self, offset: int) -> tuple[int, int, int]:
-        """The number and the size of the messages of the chunk at `offset`, and the offset after
-        them, if it begins there and all are small, persistent and unacknowledged; else zeros."""
-        chunk = self.log.read(offset)
-        if chunk is None or chunk.base != offset or any(chunk.flags):
-            return 0, 0, 0
-        done = self.acks.done
-        if offset < self.acks.floor or (done and not done.isdisjoint(range(offset, chunk.end))):
-            return 0, 0, 0
-        return chunk.count, chunk.header.body_bytes, chunk.end
-
-    @property
-    def first_offset(self) -> int:
-        """Not above the offset of any unacknowledged record."""
-        return max(self.acks.floor, self.log.first_offset)
-
-    def records(self) -> Iterator[LoggedMessage]:
-        """Every unacknowledged record, oldest first."""
-        if self.is_new:
-            return
-        offset = self.first_offset
-        while offset < self.log.next_offset:
-            records, offset = self.batch(offset, with_delivered=True)
-            yield from records
-
-    def close(self) -> None:
-        if not self.is_new:
-            self.log.close()
-            self.acks.close()
-
-    def delete(self) -> None:
-        if self.is_new:
-            return
-        with contextlib.suppress(FileNotFoundError):
-            self.log.delete()
-            self.acks.delete()
-        remove_tree(self.directory, self._committer.observer)

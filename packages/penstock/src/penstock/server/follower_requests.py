@@ -50,16 +50,9 @@ class FollowerRequests:
                     return 200, self._owner.describe()
                 case "POST", "/api/cluster/promote":
                     return await self._promote(request)
-                case "POST", "/api/cluster/resign" | "/api/cluster/leave":
-                    reason = f"{self._owner.member.node} does not lead: ask {self._leader}"
-                    return 409, {"error": "conflict", "reason": reason}
             return 404, {"error": "not_found", "reason": "Not Found"}
         except AuthenticationFailed as error:
             return 401, {"error": "not_authorized", "reason": str(error)}
-
-    @property
-    def _leader(self) -> str:
-        return self._owner.describe()["leader"] or "a member that leads; none does now"
 
     async def _authenticate(self, request: LocalRequest) -> None:
         """An administrator of the copied users."""

@@ -226,7 +226,6 @@ STEPS: list[tuple[str, str, Any]] = [
     ("POST", "/queues/steps/q/actions", {"action": "bogus"}),
     ("POST", "/queues/steps/q/actions", {}),
     ("GET", "/auth", None),
-    ("GET", "/feature-flags", None),
     ("POST", "/bindings/steps/e/e/q/q", {"routing_key": "a.#"}),
     ("POST", "/bindings/steps/e/e/q/none", {"routing_key": "a.#"}),
     ("POST", "/bindings/steps/e/e/e/amq.fanout", {"routing_key": "x", "arguments": {"a": 1}}),

@@ -21,15 +21,19 @@ if TYPE_CHECKING:
 _MAX_BYTES: Final = 64 * 1024
 _NOT_STORED: Final = {"cache-control": "no-store"}
 
+#: What RabbitMQ 3.10 says of the one issuer that it knows.
+_NO_UAA: Final = {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
+
 
 async def auth(call: ApiCall) -> HttpResponse:
     """Whether tokens are accepted, whose, and the client id of the console."""
     settings = call.broker.settings
     if "oauth2" not in settings.auth_backends:
-        return json_response({"oauth_enabled": False})
+        return json_response({"oauth_enabled": False, **_NO_UAA})
     return json_response(
         {
             "oauth_enabled": True,
+            **_NO_UAA,
             "oauth_provider_url": settings.oauth2.issuer,
             "oauth_resource_id": settings.oauth2.resource_server_id,
             "oauth_client_id": settings.oauth2.client_id,

@@ -33,7 +33,8 @@ from penstock.core.errors import (
     QueueFull,
     ResourceLocked,
 )
-from penstock.destinations.message_store import BrowsedMessage, message_id
+from penstock.destinations.backlog import message_id
+from penstock.destinations.message_store import BrowsedMessage
 from penstock.destinations.queue import ClassicQueue
 from penstock.destinations.stream import Stream
 from penstock.server.management.api_call import (
