@@ -100,6 +100,13 @@ def test_a_job_is_listed_cancelled_and_submitted_again(page: Page) -> None:
     row.get_by_role("button", name="trial-1").click()
     expect(page.get_by_role("dialog")).to_contain_text("cancelled")
     page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Attempts", exact=True).click()
+    expect(page.get_by_role("columnheader", name="Attempts")).to_have_attribute(
+        "aria-sort", "ascending"
+    )
+    expect(row).to_contain_text("waiting")
+    page.get_by_label("Filter by part of an id").fill("trial-2")
+    expect(page.locator("main")).to_contain_text("Nothing matches the filter")
     page.get_by_role("link", name="cancelled").click()
     expect(page.locator("main")).to_contain_text("No jobs")
 

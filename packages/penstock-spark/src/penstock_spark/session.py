@@ -95,6 +95,8 @@ _FLOW_SETTINGS: Final = {
     "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     "spark.python.daemon.module": "penstock_spark.worker_daemon",
+    # A sort or a hash table begins with a page: by default of 64 MiB with 3 GiB of memory.
+    "spark.buffer.pageSize": "2m",
     # The runner logs why a query ended.
     "spark.log.level": "FATAL",
     # History that is never read.

@@ -8,6 +8,7 @@ from typing import Final
 
 from nicegui import ui
 
+from penstock.core.units import parse_count
 from penstock_hives.api.fields import Identifier, ObjectId, RequestBody
 from penstock_hives.billing.page import feature_text, price_text
 from penstock_hives.people.permissions import AppPermission, Caller, UserRole
@@ -67,7 +68,7 @@ async def draw_users(context: DashboardContext, visit: PageRequest) -> None:
                             )
                         else:
                             ui.label(_ROLES.get(each.role, each.role))
-        _more("/operator/users", found.next)
+        _more("/operator/users", found.next, "More")
 
 
 async def draw_businesses(context: DashboardContext, visit: PageRequest) -> None:
@@ -88,7 +89,7 @@ async def draw_businesses(context: DashboardContext, visit: PageRequest) -> None
                     ):
                         with row.cell():
                             ui.label(text)
-        _more("/operator/businesses", found.next)
+        _more("/operator/businesses", found.next, "More")
 
     async def grant(body: GrantBody) -> None:
         await context.services.plans.grant(caller, body.plan, None, body.account_id, None)
@@ -135,21 +136,33 @@ async def draw_usage(context: DashboardContext, visit: PageRequest) -> None:
     ui.add_head_html(components.STYLES)
     caller = await context.caller(visit.user)
     found = await context.services.activity.everybody(caller, 28, 15)
-    names = {
+    viewed = (*found.pages, *found.hives, *found.favourites)
+    numbers = {parse_count(each.name.removeprefix("hive/")) for each in viewed} - {None}
+    statement = "SELECT id, name FROM hive WHERE id = ANY (%s)"
+    rows = await context.resources.pool.rows(statement, (list(numbers),))
+    places = {str(row["id"]): row["name"] for row in rows}
+    titles = {
         "pages": "Most viewed pages",
         "searches": "Most frequent searches",
         "hives": "Most viewed places",
         "favourites": "New favourites",
     }
     with ui.element("div").classes("p-columns"):
-        for name, title in names.items():
+        for name, title in titles.items():
             counted = getattr(found, name)
             with components.card(title, "In the last four weeks."):
                 if not counted:
                     components.empty_state("bar_chart", "No data", "Usage is counted here.")
                     continue
+                # Places have their number as name, their pages `hive/NUMBER`.
+                names = [
+                    each.name
+                    if name == "searches"
+                    else places.get(each.name.removeprefix("hive/"), each.name)
+                    for each in counted
+                ]
                 bars = {"count": [each.count for each in counted]}
-                draw_chart(charts.bars_chart([each.name for each in counted], bars), title)
+                draw_chart(charts.bars_chart(names, bars), title)
 
 
 async def draw_audit(context: DashboardContext, visit: PageRequest) -> None:
@@ -233,6 +246,6 @@ async def draw_dead_letters(context: DashboardContext, visit: PageRequest) -> No
                             ui.label(text)
 
 
-def _more(path: str, cursor: str | None) -> None:
+def _more(path: str, cursor: str | None, label: str = "Older") -> None:
     if cursor is not None:
-        ui.link("Older", f"{path}?cursor={cursor}").classes("p-accent")
+        ui.link(label, f"{path}?cursor={cursor}").classes("p-accent")

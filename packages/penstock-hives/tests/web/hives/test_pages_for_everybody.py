@@ -128,6 +128,7 @@ def test_pages_fit_their_window_and_keep_nobody_out(
 def test_every_chart_is_exported_as_its_data_and_as_a_picture(
     browser: Browser, business: Business, ada: StorageState, operator: StorageState
 ) -> None:
+    exported: dict[str, str] = {}
     for path, count in CHARTS.items():
         known = ada if path in PAGES else operator
         with looking(browser, business.url, known=known) as page:
@@ -140,6 +141,7 @@ def test_every_chart_is_exported_as_its_data_and_as_a_picture(
                 with page.expect_download() as taken:
                     button.click()
                 text = Path(taken.value.path()).read_text("utf-8-sig")
+                exported[path] = exported.get(path, "") + text
                 rows = list(csv.reader(text.splitlines()))
                 assert len(rows) > 1, (path, rows)
                 assert any(cell for row in rows[1:] for cell in row[1:]), (path, rows)
@@ -148,6 +150,7 @@ def test_every_chart_is_exported_as_its_data_and_as_a_picture(
                     button.click()
                 width, height = Image.open(taken.value.path()).size
                 assert min(width, height) > 100, path
+    assert "Amber Café" in exported["/operator/usage"]  # and not its number
 
 
 def test_a_business_works_by_keys_alone(stranger: Page) -> None:

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from penstock.core.console_section import ConsoleContext
 from penstock_spark.commands.pipeline import DEAD_LETTERS_TABLE, app
+from penstock_spark.console import calls
 from penstock_spark.lake import Lake
+from penstock_spark.progress import FlowProgress, RunState
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 LETTERS = pa.schema(
@@ -72,6 +75,22 @@ def test_those_of_one_reason_are_found(data: Path) -> None:
     assert [each["offset"] for each in found] == [4, 1]
     assert found[0]["raw"] == "00" * 59
     assert found[0]["received_at"] == "2026-11-15T12:04:00+00:00"
+
+
+def test_the_console_shows_them_page_by_page(data: Path) -> None:
+    FlowProgress(data / "progress", "hives").set_state(RunState.STOPPED, 0.0)
+    section = calls(ConsoleContext(data, "", ""))
+
+    def page(**query: str) -> tuple[list[int], int]:
+        found = section["dead-letters"]({"flow": "hives", "page_size": "4", **query})
+        return [row["offset"] for row in found["items"]], found["filtered_count"]
+
+    assert page(page="1") == ([5, 4, 3, 2], 6)
+    assert page(page="2") == ([1, 0], 6)
+    assert page(page="9") == ([1, 0], 6)  # the last one
+    assert page(page="1", name="no_body") == ([5, 2], 2)
+    [table] = section["tables"]({})
+    assert (table["flow"], table["name"], table["rows"]) == ("hives", DEAD_LETTERS_TABLE, 6)
 
 
 def test_the_former_name_of_the_command_is_a_hidden_alias(data: Path) -> None:
