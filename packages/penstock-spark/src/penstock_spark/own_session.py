@@ -7,6 +7,7 @@ one at a time, and its memory is returned when it ends. On a cluster it uses the
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
+#: The priority, so that live batches come first.
+NICENESS: Final = 10
 #: Two sessions more would need their memory at the same time.
 _one_at_a_time: Final = threading.Lock()
 #: Settings that Spark makes for each session.
@@ -78,6 +81,7 @@ def _run(
     arguments: tuple[Any, ...],
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent ends this process
+    os.nice(NICENESS)
     configure_logs(logs)
     try:
         with flow_session(work.__name__.strip("_"), master, None, settings) as spark:
