@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +94,10 @@ def test_commands_are_told_from_their_output() -> None:
         ("two '\n  a'", "a\n\nb"),
     ]
     assert pattern("1 of … (all)") == r"1\ of\ .*\ \(all\)"
+
+
+def test_an_ellipsis_on_a_line_is_any_lines_or_none() -> None:
+    wanted = pattern("a 1\n…\nb 2\n…", any_number=True)
+    for found in ("a 1\nb 2", "a 7\n\nb 2\n: more", "a 1\n: more\n: more\n\nb 3\n"):
+        assert re.fullmatch(wanted, found, re.S)
+    assert not re.fullmatch(wanted, "a 1\n: more", re.S)

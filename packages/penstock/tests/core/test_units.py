@@ -38,7 +38,9 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "10 parsecs", "1e3", "1..5s"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "10 parsecs", "1e3", "1..5s", "9" * 400 + "d", "9" * 400 + ".5"]
+)
 def test_what_is_neither_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="a size such as"):
         parse_bytes(text)

@@ -29,7 +29,8 @@ _BYTES: Final = {
     "tib": 1 << 40,
 }
 _SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+#: Longer numbers would overflow.
+_QUANTITY: Final = re.compile(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([A-Za-z]*)\s*")
 
 
 def parse_count(text: str, most: int = (1 << 63) - 1) -> int | None:
