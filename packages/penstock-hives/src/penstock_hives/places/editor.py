@@ -124,6 +124,14 @@ def _change(body: NewHive | HiveEdit) -> HiveChange:
     return HiveChange(values, address)
 
 
+#: The uploader takes no files while it sends some: the dialog opens then.
+_PICK: Final = """() => {
+    const uploader = getElement(%d).$refs.qRef;
+    const pick = () => uploader.canAddFiles ? uploader.pickFiles() : setTimeout(pick, 50);
+    pick();
+}"""
+
+
 class Pictures:
     """The pictures of a place; a change is applied at once."""
 
@@ -148,7 +156,7 @@ class Pictures:
             ).props(f'accept="{_FORMATS}"')
             upload.style("display: none")  # its parts have no names; the button opens it
             choose = ui.button("Add pictures", icon="add").props("outline no-caps")
-            choose.on("click", js_handler=f"() => getElement({upload.id}).$refs.qRef.pickFiles()")
+            choose.on("click", js_handler=_PICK % upload.id)
             await self._show()
 
     async def _show(self) -> None:

@@ -174,7 +174,7 @@ def test_with_a_plan_a_place_is_created_corrected_and_closed(page: Page) -> None
             page.get_by_role("button", name="Add pictures").click()
         file: FilePayload = {"name": name, "mimeType": "image/png", "buffer": content}
         choosing.value.set_files(file)
-    expect(page.get_by_text("cover", exact=True)).to_be_visible()
+        expect(page.get_by_text("cover", exact=True)).to_be_visible()  # a.png has arrived
     expect(page.locator(".q-notification").first).to_be_visible()  # b.png is no picture
 
     page.get_by_role("button", name="Close the place").click()

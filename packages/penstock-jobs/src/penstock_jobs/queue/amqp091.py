@@ -34,6 +34,7 @@ from penstock_jobs.queue.topology import (
     retry_name,
 )
 from penstock_jobs.queue.worker_connection import (
+    CATCH_UP_SECONDS,
     CancelRequest,
     JobDelivery,
     JobMessage,
@@ -48,8 +49,6 @@ _FLUSH_SECONDS: Final = 30.0
 #: How often a connection is opened that the broker closes, and the pause between.
 _OPEN_ATTEMPTS: Final = 6
 _OPEN_SECONDS: Final = 0.5
-#: How long stored cancel requests may take to be read before the worker starts without them.
-_CATCH_UP_SECONDS: Final = 10.0
 _CONTROL_PREFETCH: Final = 500
 
 
@@ -377,7 +376,7 @@ async def receive_cancel_requests(
         )
         await channel.prefetch(_CONTROL_PREFETCH)
         await channel.consume(CONTROL, "cancel", {"x-stream-offset": "first"})
-        async with asyncio.timeout(_CATCH_UP_SECONDS):
+        async with asyncio.timeout(CATCH_UP_SECONDS):
             await caught_up.wait()
     except TimeoutError:
         log.warning("cancel request replay timed out", stream=CONTROL)

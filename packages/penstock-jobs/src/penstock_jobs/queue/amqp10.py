@@ -10,6 +10,7 @@ requester is disconnected are lost to it.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
@@ -67,6 +68,7 @@ from penstock_jobs.queue.topology import (
     request_name,
 )
 from penstock_jobs.queue.worker_connection import (
+    CATCH_UP_SECONDS,
     CancelRequest,
     HistoryMessage,
     JobDelivery,
@@ -144,9 +146,12 @@ class Amqp10WorkerConnection:
             await self._fabric.open()
             await self._publisher.open()
             await declare_over_amqp091(self._url, self._declare)
-            self._spawn(self._tasks, self._receive_cancel_requests())
-            for kind in self._kinds:
-                self._spawn(self._tasks, self._receive(kind, await self._open_queue(kind)))
+            caught_up = asyncio.Event()
+            self._spawn(self._tasks, self._receive_cancel_requests(caught_up))
+            receivers = {kind: await self._open_queue(kind) for kind in self._kinds}
+            await _wait_for_cancel_requests(caught_up)
+            for kind, receiver in receivers.items():
+                self._spawn(self._tasks, self._receive(kind, receiver))
         except BaseException:
             await self.close()
             raise
@@ -255,20 +260,34 @@ class Amqp10WorkerConnection:
         except PenstockError as error:
             log.debug("progress not published", reason=str(error))
 
-    async def _receive_cancel_requests(self) -> None:
-        """From the first stored one. The mark creates the stream if it does not exist."""
+    async def _receive_cancel_requests(self, caught_up: asyncio.Event) -> None:
+        """From the first stored one. The mark is published after them, and creates the stream if it
+        does not exist."""
+        mark = json.dumps({"mark": uuid.uuid4().hex}).encode()
         try:
-            async with _sent_to_control(self._url, {"mark": uuid.uuid4().hex}) as fabric:
+            async with _sent_to_control(self._url, mark) as fabric:
                 async for message in fabric.replay(CONTROL, "first"):
                     if (cancel_request := read_cancel_request(message.body)) is not None:
                         self._listener.cancel_requested(cancel_request)
+                    elif message.body == mark:
+                        caught_up.set()
         except PenstockError as error:
             log.warning("cancel requests unavailable", reason=str(error))
+        finally:
+            caught_up.set()
 
     def _spawn(self, group: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         group.add(task)
         task.add_done_callback(group.discard)
+
+
+async def _wait_for_cancel_requests(caught_up: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            await caught_up.wait()
+    except TimeoutError:
+        log.warning("cancel request replay timed out", stream=CONTROL)
 
 
 class Amqp10JobPublisher:

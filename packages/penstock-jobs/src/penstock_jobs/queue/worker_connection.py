@@ -10,9 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.core.basic_properties import BasicProperties
+
+#: How long stored cancel requests may take to be read before the worker starts without them.
+CATCH_UP_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
