@@ -360,6 +360,10 @@ def test_every_step_is_answered_alike(
     (_, theirs), (_, ours) = managed_rabbitmq, managed_penstock
     for method, path, body in STEPS:
         their_answer = theirs.request(method, path, json=body)
+        for _ in range(5):  # it answers 500 now and then, while a channel of its own ends
+            if their_answer.status_code < 500:
+                break
+            their_answer = theirs.request(method, path, json=body)
         our_answer = ours.request(method, path, json=body)
         step = f"{method} {path} {body}: {their_answer.text} {our_answer.text}"
         assert our_answer.status_code == their_answer.status_code, step
