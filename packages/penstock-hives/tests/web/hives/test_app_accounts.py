@@ -54,6 +54,12 @@ def test_favourites_of_the_browser_are_in_the_account_after_signing_up(
         expect(elsewhere.locator(".place h2").first).to_have_text("Cedar Supermarket")
         expect(elsewhere.get_by_role("heading", name="Recommended for you")).to_be_visible()
         lately = elsewhere.locator("h2:text-is('Seen lately') + ul")
+        for _ in range(120):  # views are sent in batches, in the background
+            expect(elsewhere.get_by_role("heading", name="Recommended for you")).to_be_visible()
+            if lately.count():
+                break
+            elsewhere.wait_for_timeout(500)
+            elsewhere.reload()
         expect(lately.locator("h2")).to_have_text(["Amber Café"])
         popular = elsewhere.locator("h2:text-is('Popular this week') + ul")
         expect(popular.locator(".place")).to_have_count(3)
