@@ -130,26 +130,25 @@ def test_every_chart_is_exported_as_its_data_and_as_a_picture(
 ) -> None:
     exported: dict[str, str] = {}
     for path, count in CHARTS.items():
-        known = ada if path in PAGES else operator
-        with looking(browser, business.url, known=known) as page:
-            page.goto(path)
-            tables = page.get_by_role("button", name="Export as CSV")
-            pictures = page.get_by_role("button", name="Export as PNG")
-            expect(tables).to_have_count(count)
-            expect(page.locator(".p-chart svg")).to_have_count(count)
-            for button in tables.all():
-                with page.expect_download() as taken:
-                    button.click()
-                text = Path(taken.value.path()).read_text("utf-8-sig")
-                exported[path] = exported.get(path, "") + text
-                rows = list(csv.reader(text.splitlines()))
-                assert len(rows) > 1, (path, rows)
-                assert any(cell for row in rows[1:] for cell in row[1:]), (path, rows)
-            for button in pictures.all():
-                with page.expect_download() as taken:
-                    button.click()
-                width, height = Image.open(taken.value.path()).size
-                assert min(width, height) > 100, path
+        for kind in ("CSV", "PNG"):  # Chromium without a screen gives a page ten files
+            known = ada if path in PAGES else operator
+            with looking(browser, business.url, known=known) as page:
+                page.goto(path)
+                buttons = page.get_by_role("button", name=f"Export as {kind}")
+                expect(buttons).to_have_count(count)
+                expect(page.locator(".p-chart svg")).to_have_count(count)
+                for button in buttons.all():
+                    with page.expect_download() as taken:
+                        button.click()
+                    file = Path(taken.value.path())
+                    if kind == "PNG":
+                        assert min(Image.open(file).size) > 100, path
+                        continue
+                    text = file.read_text("utf-8-sig")
+                    exported[path] = exported.get(path, "") + text
+                    rows = list(csv.reader(text.splitlines()))
+                    assert len(rows) > 1, (path, rows)
+                    assert any(cell for row in rows[1:] for cell in row[1:]), (path, rows)
     assert "Amber Café" in exported["/operator/usage"]  # and not its number
 
 
