@@ -42,10 +42,10 @@ def subscribed_exchange(settings: PumpSettings) -> str:
             exchange = f"{own}_{settings.exchange_suffix}"
         else:
             exchange = own if reads_own or settings.component is Component.REPORT else PUBLIC
-    return exchange + _split_suffix(settings)
+    return exchange + split_suffix(settings)
 
 
-def _split_suffix(settings: PumpSettings) -> str:
+def split_suffix(settings: PumpSettings) -> str:
     """Each instance consumes from one of several exchanges that share the work."""
     split = settings.exchange_split
     return f"{(settings.instance - 1) % split:02d}" if split else ""
@@ -74,6 +74,7 @@ def state_folder(settings: PumpSettings) -> Path:
 def queue_file(settings: PumpSettings) -> Path:
     """The file with the random name of a queue."""
     name = f"{settings.component}.{settings.name}.{user_of(settings.broker)}"
+    name += split_suffix(settings)
     if settings.queue is not None:  # a template: a configuration may have several
         name += f".{zlib.crc32(settings.queue.encode()):08x}"
     return state_folder(settings) / f"{name}.qname"
@@ -81,13 +82,14 @@ def queue_file(settings: PumpSettings) -> Path:
 
 def queue_name(settings: PumpSettings) -> str:
     """The queue that all instances share, chosen at the first start and stored. Its name begins
-    with `q_` and the user, as brokers set up for Sarracenia require."""
+    with `q_` and the user, as brokers set up for Sarracenia require. Instances with exchanges of
+    their own have queues of their own."""
     user = user_of(settings.broker)
     if settings.queue is not None and "${RAND8}" not in settings.queue:
-        return settings.queue
+        return settings.queue + split_suffix(settings)
     plain = f"q_{user}.{settings.component}.{settings.name}"
     if settings.queue is None and settings.exchange_split:
-        return f"{plain}{_split_suffix(settings)}"
+        return f"{plain}{split_suffix(settings)}"
     if settings.queue is None and settings.component not in _SECRET:
         return plain
     file = queue_file(settings)

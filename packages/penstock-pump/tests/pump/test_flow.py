@@ -380,6 +380,7 @@ def test_both_names_of_a_move_keep_their_order_and_blocks_need_not() -> None:
 def test_a_sum_always_goes_to_the_same_shard_as_sarracenia_computes_it() -> None:
     known = Checksum("d", "0f")
     assert shard(post(sum=known), 5) == sum(b"d,0f") % 5
+    assert shard(post("/a/b", sum=known), 5, by_path=True) == sum(b"a/b") % 5  # sr3
 
 
 def test_provenance_is_filled_in_and_a_distrusted_source_is_named_by_its_exchange() -> None:

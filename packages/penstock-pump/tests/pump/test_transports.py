@@ -95,6 +95,13 @@ async def sshd(folder: Path, home: Path) -> AsyncIterator[Server]:
         process.end_group(signal.SIGKILL)
 
 
+class NameServer(aioftp.Server):
+    """Lists names only, as NLST does, which v2 needs."""
+
+    async def build_list_string(self, connection: Any, path: Any) -> str:
+        return str(path.name)
+
+
 @asynccontextmanager
 async def ftpd(folder: Path) -> AsyncIterator[Server]:
     user = aioftp.User("me", "se/cret", base_path=folder)
@@ -109,6 +116,7 @@ async def ftpd(folder: Path) -> AsyncIterator[Server]:
         return True
 
     server.commands_mapping["site"] = site
+    server.commands_mapping["nlst"] = NameServer([user]).list
     await server.start("127.0.0.1")
     try:
         port = server.server_port

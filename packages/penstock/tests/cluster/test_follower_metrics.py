@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.core.metrics import FOLLOWER_METRICS
 from penstock.server.cluster_member import ClusterMember
 
-from .members import new_member, pair, until, url
-from .test_replication import QUORUM, message
+from .members import new_member, pair, until
+from .test_replication import publisher_of_one
 
 
 async def scraped(member: ClusterMember, path: str = "/metrics") -> dict[str, float]:
@@ -27,13 +27,8 @@ async def scraped(member: ClusterMember, path: str = "/metrics") -> dict[str, fl
 
 
 async def test_a_follower_has_figures_of_its_own(tmp_path: Path) -> None:
-    import aio_pika
-
     async with pair(tmp_path) as (leader, follower):
-        async with await aio_pika.connect(url(follower)) as connection:
-            channel = await connection.channel()
-            await channel.declare_queue("q", durable=True, arguments=QUORUM)
-            await channel.default_exchange.publish(message(b"x"), "q")
+        async with publisher_of_one(follower):
             ours, theirs = await scraped(follower), await scraped(leader)
         assert ours["penstock_cluster_leader"] == 0
         assert theirs["penstock_cluster_leader"] == 1

@@ -7,6 +7,8 @@ import dataclasses
 import shutil
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +42,16 @@ STREAM: dict[str, Any] = {"x-queue-type": "stream"}
 
 def message(body: bytes) -> Message:
     return Message(body, delivery_mode=DeliveryMode.PERSISTENT)
+
+
+@asynccontextmanager
+async def publisher_of_one(member: ClusterMember) -> AsyncIterator[None]:
+    """A client of this member, which has published to the queue `q`."""
+    async with await aio_pika.connect(url(member)) as connection:
+        channel = await connection.channel()
+        await channel.declare_queue("q", durable=True, arguments=QUORUM)
+        await channel.default_exchange.publish(message(b"x"), "q")
+        yield
 
 
 async def bodies(member: ClusterMember, queue: str) -> list[bytes]:
@@ -95,10 +107,8 @@ async def test_everything_is_copied_and_a_promoted_follower_has_it(tmp_path: Pat
 
 async def test_a_follower_forwards_clients_to_the_leader(tmp_path: Path) -> None:
     async with pair(tmp_path) as (leader, follower):
-        async with await aio_pika.connect(url(follower)) as connection:
-            channel = await connection.channel()
-            await channel.declare_queue("q", durable=True, arguments=QUORUM)
-            await channel.default_exchange.publish(message(b"x"), "q")
+        async with publisher_of_one(follower):
+            pass
         assert await bodies(leader, "q") == [b"x"]
 
 

@@ -27,55 +27,62 @@ if TYPE_CHECKING:
 TOKEN_FILE: Final = "jobs.token"  # noqa: S105 - a file name
 _KINDS: Final = ["fake", "build_models", "predict_models"]
 
+ApiBrokerUrl = Annotated[
+    str, typer.Option("--url", "--uri", metavar="URL", help="The broker, as amqp://user@host.")
+]
+Host = Annotated[str, typer.Option(help="The address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free port.")]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PENSTOCK_JOBS_TOKEN",
+        help="The token of requests: Authorization: Bearer TOKEN. By default one is "
+        "generated on the first start and stored under --data. Prefer the environment "
+        "variable: other users can see command lines.",
+        show_envvar=True,
+    ),
+]
+NoToken = Annotated[
+    bool,
+    typer.Option("--no-token", help="Accept requests of all programs and users of this machine."),
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(metavar="URL", help="An origin whose pages may use the API; repeatable."),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="An accepted host name, beside addresses; repeatable."),
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TYPE", help="An accepted type of job; repeatable."),
+]
+MaxBytes = Annotated[
+    int, typer.Option("--max-bytes", min=1024, help="The maximum size of a request.")
+]
+Users = Annotated[
+    bool,
+    typer.Option(
+        "--users",
+        help="Accept the tokens of users (penstock job user token), who see what their role "
+        "allows. The token of the server is an operator's.",
+    ),
+]
+
 
 def api(
-    url: Annotated[
-        str, typer.Option("--url", "--uri", metavar="URL", help="The broker, as amqp://user@host.")
-    ] = "amqp://localhost",
+    url: ApiBrokerUrl = "amqp://localhost",
     database: Database = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 for any free port.")
-    ] = 8081,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="PENSTOCK_JOBS_TOKEN",
-            help="The token of requests: Authorization: Bearer TOKEN. By default one is "
-            "generated on the first start and stored under --data. Prefer the environment "
-            "variable: other users can see command lines.",
-            show_envvar=True,
-        ),
-    ] = None,
-    no_token: Annotated[
-        bool,
-        typer.Option(
-            "--no-token", help="Accept requests of all programs and users of this machine."
-        ),
-    ] = False,
-    origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="An origin whose pages may use the API; repeatable."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="An accepted host name, beside addresses; repeatable."),
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TYPE", help="An accepted type of job; repeatable."),
-    ] = None,
-    max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1024, help="The maximum size of a request.")
-    ] = 64 * MiB,
-    users: Annotated[
-        bool,
-        typer.Option(
-            "--users",
-            help="Accept the tokens of users (penstock job user token), who see what their role "
-            "allows. The token of the server is an operator's.",
-        ),
-    ] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8081,
+    token: Token = None,
+    no_token: NoToken = False,
+    origin: Origins = None,
+    allow_host: AllowedHosts = None,
+    kind: Kinds = None,
+    max_bytes: MaxBytes = 64 * MiB,
+    users: Users = False,
     keep: Keep = None,
     data: Data = None,
     file: ConfigFile = None,

@@ -147,6 +147,11 @@ Soft = Annotated[
     typer.Option(metavar="TIME", help="Time after which a job is asked to end: 90s, 2h."),
 ]
 Hard = Annotated[str | None, typer.Option(metavar="TIME", help="Time after which a job is ended.")]
+RetrySeconds = Annotated[
+    float, typer.Option(min=0.0, help="Seconds to retry while the broker is unreachable.")
+]
+#: The former name of `--retry-seconds`.
+Patience = Annotated[float | None, typer.Option(min=0.0, hidden=True)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more, and what jobs print.")]
 Grace = Annotated[
     str | None,
@@ -176,10 +181,8 @@ def worker(
     database: Database = None,
     keep: Keep = None,
     metrics: Metrics = None,
-    retry_seconds: Annotated[
-        float, typer.Option(min=0.0, help="Seconds to retry while the broker is unreachable.")
-    ] = 0.0,
-    patience: Annotated[float | None, typer.Option(min=0.0, hidden=True)] = None,
+    retry_seconds: RetrySeconds = 0.0,
+    patience: Patience = None,
     compatible: Compatible = False,
     ichnaea_script: Script = None,
     shell: Shell = "",
@@ -193,7 +196,6 @@ def worker(
     with_stdin: StopWithStdin = False,
 ) -> None:
     """Consume requests and run jobs. Prints one line when ready, stops cleanly on SIGTERM."""
-
     from penstock_jobs.worker.factory import WorkerPlan
     from penstock_jobs.worker.worker import JOB_RETRIES, WorkerSettings
 
@@ -222,15 +224,18 @@ def worker(
             retry_policy=replace(JOB_RETRIES, attempts=attempts),
             retry_policies=dict(map(parse_retry, retry or ())),
             rates=dict(map(parse_rate, rate or ())),
-            soft=None if soft is None else parse_duration(soft),
-            hard=None if hard is None else parse_duration(hard),
+            soft=_seconds(soft),
+            hard=_seconds(hard),
             response_exchange=response_exchange,
         ),
     )
-    seconds = None if grace is None else parse_duration(grace)
     broker = broker_url(url, connection_type)
-    retention = None if keep is None else parse_duration(keep)
-    asyncio.run(_run(broker, plan, database, metrics, seconds, with_stdin, retention))
+    run = _run(broker, plan, database, metrics, _seconds(grace), with_stdin, _seconds(keep))
+    asyncio.run(run)
+
+
+def _seconds(duration: str | None) -> float | None:
+    return None if duration is None else parse_duration(duration)
 
 
 def parse_retry(text: str) -> tuple[str, RetryPolicy]:

@@ -10,7 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from penstock import __version__
 from penstock_jobs.http import routes
-from penstock_jobs.http.dataset_routes import dataset_routes
+from penstock_jobs.http.dataset_routes import dataset_routes, matrix_routes
 from penstock_jobs.http.guard import ApiLimits, RequestGuard
 from penstock_jobs.http.schemas import PROBLEMS, ProblemDetails, add_request_schemas
 from penstock_jobs.service import JobService
@@ -53,6 +53,7 @@ def create_app(
         routes.dead_letter_routes(),
         routes.schedule_routes(limits),
         *((routes.audit_routes(),) if users is not None else ()),
+        matrix_routes(),
         dataset_routes(),
         routes.other_routes(),
     ):

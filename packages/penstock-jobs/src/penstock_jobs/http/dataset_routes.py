@@ -23,24 +23,13 @@ from penstock_jobs.http.schemas import (
 )
 from penstock_jobs.http.submission import DatasetPurpose
 from penstock_jobs.science.matrix import read_csv
+from penstock_jobs.service import JobService
 
 Name = Annotated[str, Path(pattern=NAME_PATTERN, examples=["river-2026"])]
 
 
-def dataset_routes() -> APIRouter:
+def matrix_routes() -> APIRouter:
     router = APIRouter(tags=["data sets"])
-
-    @router.post(
-        "/datasets/check",
-        responses=problem_responses(413, 422),
-        openapi_extra={"requestBody": schemas.DATASET_BODY},
-    )
-    async def check(
-        http: Request, purpose: DatasetPurpose = DatasetPurpose.PREDICT
-    ) -> CheckedDataset:
-        """Check a CSV. Returns all problems, by row and column."""
-        checked = await asyncio.to_thread(submission.check_dataset, await http.body(), purpose)
-        return CheckedDataset.model_validate(checked)
 
     @router.get("/matrices", responses=problem_responses())
     async def matrices(jobs: JobView) -> list[MatrixEntry]:
@@ -63,6 +52,24 @@ def dataset_routes() -> APIRouter:
         await asyncio.to_thread(jobs.datasets.remove_matrix, name)
         await jobs.log_action("removed matrix", name)
 
+    return router
+
+
+def dataset_routes() -> APIRouter:
+    router = APIRouter(tags=["data sets"])
+
+    @router.post(
+        "/datasets/check",
+        responses=problem_responses(413, 422),
+        openapi_extra={"requestBody": schemas.DATASET_BODY},
+    )
+    async def check(
+        http: Request, purpose: DatasetPurpose = DatasetPurpose.PREDICT
+    ) -> CheckedDataset:
+        """Check a CSV. Returns all problems, by row and column."""
+        checked = await asyncio.to_thread(submission.check_dataset, await http.body(), purpose)
+        return CheckedDataset.model_validate(checked)
+
     @router.get("/datasets", responses=problem_responses())
     async def datasets(jobs: JobView) -> list[DatasetVersion]:
         """The last version of each data set, the newest first."""
@@ -82,17 +89,7 @@ def dataset_routes() -> APIRouter:
     ) -> DatasetVersion:
         """Save a data set as its next version. Each cell is checked. What the last version has is
         that version."""
-        body = await http.body()
-        if http.headers.get("content-type", "").startswith("text/csv"):
-            if matrix is None:
-                raise ConfigurationError("a CSV needs the parameter 'matrix'")
-            chosen = await asyncio.to_thread(jobs.datasets.matrix, matrix)
-            columns = await asyncio.to_thread(read_csv, body, foreign=True)
-            rows = rows_of_csv(chosen, columns)
-        else:
-            given = _read_dataset(body)
-            chosen = await asyncio.to_thread(jobs.datasets.matrix, given.matrix)
-            rows = given.rows
+        chosen, rows = await _read_rows(jobs, http, matrix)
         return DatasetVersion.model_validate(await jobs.save_dataset(name, chosen, rows))
 
     @router.get("/datasets/{name}", responses=problem_responses(404))
@@ -121,6 +118,21 @@ def dataset_routes() -> APIRouter:
         await jobs.log_action("removed data set", name)
 
     return router
+
+
+async def _read_rows(
+    jobs: JobService, http: Request, matrix: str | None
+) -> tuple[DataMatrix, list[list[str]]]:
+    """A CSV of the named matrix, or JSON that names it."""
+    body = await http.body()
+    if not http.headers.get("content-type", "").startswith("text/csv"):
+        given = _read_dataset(body)
+        return await asyncio.to_thread(jobs.datasets.matrix, given.matrix), given.rows
+    if matrix is None:
+        raise ConfigurationError("a CSV needs the parameter 'matrix'")
+    chosen = await asyncio.to_thread(jobs.datasets.matrix, matrix)
+    columns = await asyncio.to_thread(read_csv, body, foreign=True)
+    return chosen, rows_of_csv(chosen, columns)
 
 
 def _read_dataset(body: bytes) -> NewDataset:

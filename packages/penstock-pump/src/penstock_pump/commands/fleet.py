@@ -5,12 +5,13 @@ Each instance is a process; its log and status file are in its state directory.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.core.data_directory import private_directory, private_opener
-from penstock.core.errors import ConfigurationError
+from penstock.core.errors import ConfigurationError, PenstockError
 from penstock_pump.commands.configurations import (
     ALIASES,
     PumpConfiguration,
@@ -27,6 +28,8 @@ from penstock_pump.commands.configurations import (
     find_configurations,
 )
 from penstock_pump.commands.options import read
+from penstock_pump.components.topology import declare_component
+from penstock_pump.components.vip import has_address
 from penstock_pump.config.settings import Component, PumpSettings
 from penstock_pump.names import state_folder
 from penstock_pump.status import ComponentStatus, read_status
@@ -39,6 +42,8 @@ LONG_RUNNING: Final = frozenset(Component) - {Component.POST, Component.SAVE, Co
 #: Components of Sarracenia that the pump does not have.
 UNSUPPORTED: Final = {"audit": "the broker's own monitoring replaces it"}
 START_SECONDS: Final = 60.0
+#: How long brokers may take to declare what is started.
+DECLARE_SECONDS: Final = 20.0
 STOP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
 #: What `status` shows of a component that runs.
@@ -92,8 +97,14 @@ def members(targets: Sequence[str] | None) -> Iterator[FleetMember]:
 
 
 def start(targets: Targets = None) -> None:
-    """Start the components that are not running, and wait until they are ready."""
-    _for_each(list(members(targets)), _start_stopped)
+    """Start the components that are not running, and wait until they are ready.
+
+    All queues are declared before the first component runs, so none misses what another announces.
+    """
+    fleet = list(members(targets))
+    if stopped := [each for each in fleet if each.current_status() is None]:
+        asyncio.run(_declare(stopped))
+    _for_each(fleet, _start_stopped)
 
 
 def restart(targets: Targets = None) -> None:
@@ -224,8 +235,32 @@ def _for_each(fleet: list[FleetMember], action: Callable[[FleetMember], str | No
         result.result()
 
 
+async def _declare(fleet: Iterable[FleetMember]) -> None:
+    """Their exchanges, queues and bindings. Plugins do not run here. What stands by without its
+    `vip` gets no queue that nobody would empty."""
+    settings = [
+        each.settings.model_copy(update={"plugins": []})
+        for each in fleet
+        if each.settings.instance == 1 and (not each.settings.vip or has_address(each.settings.vip))
+    ]
+    await asyncio.gather(*map(_declare_one, settings))
+
+
+async def _declare_one(settings: PumpSettings) -> None:
+    """A component that cannot declare says so itself, or waits for its broker."""
+    try:
+        async with asyncio.timeout(DECLARE_SECONDS):
+            await declare_component(settings)
+    except (PenstockError, OSError, TimeoutError) as error:
+        name = f"{settings.component}/{settings.name}"
+        reason = str(error) or f"no answer in {DECLARE_SECONDS:.0f} s"
+        typer.echo(f"{name} is not declared yet: {reason}", err=True)
+
+
 def _start_stopped(member: FleetMember) -> str:
-    if member.current_status() is not None:
+    current_status = member.current_status()
+    if current_status is not None:
+        _wait_until_ready(member, current_status.pid)
         return "runs"
     _start(member)
     return "started"
@@ -259,12 +294,22 @@ def _start(member: FleetMember) -> None:
             stderr=output,
             start_new_session=True,
         )
+    _wait_until_ready(member, child.pid, lambda: child.poll() is not None)
+
+
+def _wait_until_ready(
+    member: FleetMember, pid: int, has_ended: Callable[[], bool] | None = None
+) -> None:
+    """Its queues are bound then."""
+    log = log_file(member.settings)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         current_status = member.current_status()
-        if current_status is not None and current_status.pid == child.pid and current_status.ready:
+        if current_status is not None and current_status.pid == pid and current_status.ready:
             return
-        if child.poll() is not None:
+        if has_ended() if has_ended is not None else current_status is None:
             raise ConfigurationError(f"{member.name} ended during its start: see {log}")
         time.sleep(_POLL_SECONDS)
-    raise ConfigurationError(f"{member.name} is not ready after {START_SECONDS:.0f} s: see {log}")
+    raise ConfigurationError(
+        f"{member.name} is not ready after {START_SECONDS:.0f} s, and still tries: see {log}"
+    )

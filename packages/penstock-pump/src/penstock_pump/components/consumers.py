@@ -105,6 +105,11 @@ async def winnow(
     """Forward only the first of equal posts."""
     if settings.suppress_duplicates is None:
         raise ConfigurationError("winnow needs suppress_duplicates: how long posts are remembered")
+    if settings.instances > 1 and not settings.exchange_split:
+        raise ConfigurationError(
+            "instances of a winnow share no fingerprints: give each an exchange of its own with "
+            "exchange_split, and split the posts with post_exchange_split where they come from"
+        )
     await _forward(settings, control, plugins)
 
 

@@ -25,6 +25,7 @@ from penstock.core.data_directory import lock_directory, private_directory
 from penstock.core.errors import ConfigurationError
 from penstock.core.retry import RetryPolicy
 from penstock_pump.block_ledger import BlockLedger
+from penstock_pump.config.dialect import Dialect
 from penstock_pump.config.settings import BindingSettings, Component, PumpSettings
 from penstock_pump.credentials import PumpCredentials, read_credentials, without_secret
 from penstock_pump.downloader import Downloader, DownloadRules
@@ -57,6 +58,7 @@ from penstock_pump.names import (
     host_of,
     posted_exchange,
     queue_name,
+    split_suffix,
     state_folder,
     subscribed_exchange,
     user_of,
@@ -145,6 +147,7 @@ class ComponentFactory:
             headers=settings.headers,
             name_in_topic=settings.name_in_topic,
             split=settings.post_exchange_split,
+            split_by_path=settings.dialect is Dialect.SR3,
             ttl=settings.message_ttl,
             persistent=settings.persistent,
             base_url=base_url,
@@ -489,7 +492,7 @@ def post_copies(settings: PumpSettings) -> list[PumpSettings]:
 
 def bindings_file(settings: PumpSettings, number: int) -> Path:
     """What the configuration has bound to one of its queues."""
-    suffix = f".{number}" if number else ""
+    suffix = (f".{number}" if number else "") + split_suffix(settings)
     return state_folder(settings) / f"{settings.component}.{settings.name}.bindings{suffix}"
 
 
@@ -499,7 +502,9 @@ def bindings(settings: PumpSettings) -> list[PumpBinding]:
     if settings.bindings:
         return [
             PumpBinding(
-                subscribed_exchange(settings) if each.exchange is None else each.exchange,
+                subscribed_exchange(settings)
+                if each.exchange is None
+                else each.exchange + split_suffix(settings),
                 prefix,
                 each.subtopic,
             )

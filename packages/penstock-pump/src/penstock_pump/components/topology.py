@@ -29,7 +29,8 @@ async def declare_component(settings: PumpSettings) -> list[str]:
     async with open_component_factory(settings) as factory:
         declared = []
         if settings.component not in _POSTERS:
-            declared += [await _declare_queue(factory, each) for each in subscriptions(settings)]
+            for own in _with_own_exchange(settings):
+                declared += [await _declare_queue(factory, each) for each in subscriptions(own)]
         if settings.component in _POSTERS or needs_post_broker(settings):
             for each in (settings, *post_copies(settings)):
                 url = each.post_broker or each.broker
@@ -56,9 +57,18 @@ async def cleanup_component(settings: PumpSettings) -> list[str]:
                 rules = await asyncio.to_thread(queue_rules, own)
                 if await factory.brokers.delete_queue(each.broker, rules):
                     deleted.append(rules.name)
-            for path in (queue_file(each), bindings_file(settings, number)):
-                path.unlink(missing_ok=True)
+            for own in _with_own_exchange(each):
+                for path in (queue_file(own), bindings_file(own, number)):
+                    path.unlink(missing_ok=True)
     return list(dict.fromkeys(deleted))
+
+
+def _with_own_exchange(settings: PumpSettings) -> list[PumpSettings]:
+    """The instances, where each consumes from an exchange of its own; otherwise they share one."""
+    if not settings.exchange_split:
+        return [settings]
+    numbers = range(1, settings.instances + 1)
+    return [settings.model_copy(update={"instance": number}) for number in numbers]
 
 
 async def _declare_queue(factory: ComponentFactory, settings: PumpSettings) -> str:

@@ -24,6 +24,7 @@ from penstock_pump.config.values import (
     paths,
     seconds,
     size,
+    split_count,
     sr3_count,
     sr3_duration,
     sr3_kilobytes,
@@ -86,6 +87,7 @@ class ConfOption:
 _TYPES: Final[dict[OptionParser, str]] = {
     str: "text",
     int: "integer",
+    split_count: "integer",
     float: "number",
     flag: "flag",
     inverse_flag: "flag",
@@ -193,7 +195,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
     *_honoured(
         CONSUMERS,
         ("exchange_suffix", "exchangeSuffix", "exchange_suffix", str),
-        ("exchange_split", "exchangeSplit", "exchange_split", int),
+        ("exchange_split", "exchangeSplit", "exchange_split", split_count),
         ("topic_prefix tp", "topicPrefix", "topic_prefix", words),
         ("queue queue_name qn", "queueName", "queue", str),
         ("", "queueShare", None, str),

@@ -48,7 +48,7 @@ from penstock_pump.config.settings import (
     defaults_of,
     settings_of,
 )
-from penstock_pump.config.values import flag, words
+from penstock_pump.config.values import MAX_SPLIT, flag, words
 from penstock_pump.credentials import ANONYMOUS
 from penstock_pump.names import subscribed_exchange
 
@@ -188,6 +188,12 @@ def _read(
     for named in (given, *given.get("bindings", ())):
         if named.get("queue") is not None:
             named["queue"] = named["queue"].replace("${QUEUESHARE}", reader.queue_share)
+    if (
+        component is Component.WINNOW
+        and chosen is Dialect.V2
+        and int(given.get("instances", 1)) > 1
+    ):
+        given.setdefault("exchange_split", MAX_SPLIT)
     if reader.post_copies:
         given["post_copies"] = reader.post_copies
     if reader.plugins:
@@ -491,7 +497,7 @@ def _overridden(
     own = {key: None if key in flags else value for key, value in binding.items()}
     own["broker"] = own["broker"] or flags.get("broker", given.get("broker"))
     if own["exchange"] is None:
-        named = {**given, "exchange": flags.get("exchange")}
+        named = {**given, "exchange": flags.get("exchange"), "exchange_split": 0}
         if own["broker"] is not None:
             named["broker"] = own["broker"]
         own["exchange"] = subscribed_exchange(settings_of(named, where))

@@ -7,6 +7,8 @@ from typing import Final
 
 from penstock.core.errors import ConfigurationError
 
+#: The most exchanges of a split: their numbers have two digits.
+MAX_SPLIT: Final = 99
 _TRUE: Final = frozenset({"", "true", "yes", "on", "1", "y"})
 _FALSE: Final = frozenset({"false", "no", "off", "none", "0", "n"})
 _DURATION: Final = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([smhdwSMHDW]?)")
@@ -31,6 +33,14 @@ def flag(text: str) -> bool:
     if word not in _TRUE and word not in _FALSE:
         raise ConfigurationError(f"{text!r} should be on or off")
     return word in _TRUE
+
+
+def split_count(text: str) -> int:
+    """sr3's number of exchanges, or v2's flag: then there are as many as instances."""
+    word = text.strip().lower()
+    if word in _FALSE:
+        return 0
+    return MAX_SPLIT if word in _TRUE else int(word)
 
 
 def inverse_flag(text: str) -> bool:

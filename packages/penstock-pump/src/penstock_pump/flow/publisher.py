@@ -2,8 +2,8 @@
 
 Over AMQP 0-9-1 many messages are unconfirmed at a time on one channel, written once per pass of the
 loop. After a reconnect, unconfirmed messages are published again with the same message id, so
-receivers can deduplicate. With `split` a fingerprint always goes to the same of several exchanges,
-so that several winnows can share the work.
+receivers can deduplicate. With `split` a fingerprint (v2) or a path (sr3) always goes to the same
+of several exchanges, so that several winnows can share the work.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class PublishTarget:
     headers: Mapping[str, str] = field(default_factory=dict)  #: added to posts
     name_in_topic: bool = False
     split: int = 0
+    split_by_path: bool = False  #: as sr3; else by checksum, as v2
     ttl: float | None = None  #: seconds after which the broker may drop the message
     persistent: bool = True
     base_url: str | None = None  #: replaces that of posts
@@ -132,8 +133,10 @@ class PostPublisher:
             await self.on_posted(post)
 
     def _exchange(self, post: Post) -> str:
-        exchange, split = self._target.exchange, self._target.split
-        return f"{exchange}{shard(post, split):02d}" if split > 1 else exchange
+        target = self._target
+        if target.split < 2:
+            return target.exchange
+        return f"{target.exchange}{shard(post, target.split, by_path=target.split_by_path):02d}"
 
     def _encoded(
         self, exchange: str, prefix: str, words: list[str], encoded: EncodedPost
@@ -157,9 +160,10 @@ class PostPublisher:
         return PumpOutgoingMessage(exchange, topic, body, content_type, headers, ttl, persistent)
 
 
-def shard(post: Post, count: int) -> int:
-    """Which of several exchanges a fingerprint belongs to, as Sarracenia computes it."""
-    return sum(str(post.sum or post.relpath).encode()) % count
+def shard(post: Post, count: int, *, by_path: bool = False) -> int:
+    """Which of several exchanges a post belongs to, as Sarracenia computes it."""
+    key = post.relpath.lstrip("/") if by_path else str(post.sum or post.relpath)
+    return sum(key.encode()) % count
 
 
 class ExchangePublisher:

@@ -86,6 +86,34 @@ async def test_start_status_sanity_and_stop(
     assert here("sanity", folder).splitlines() == dialects
 
 
+async def test_what_the_first_component_announces_at_its_start_reaches_the_last(
+    penstock: Penstock, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll announces all files at once, when the other components do not run yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    there, copy, home = tmp_path / "there", tmp_path / "copy", tmp_path / "conf"
+    there.mkdir()
+    for number in range(20):
+        (there / f"file_{number}").write_text(f"{number}\n")
+    url = f"amqp://guest:guest@127.0.0.1:{penstock.port}/"
+    configurations = {
+        "poll": f"post_broker {url}\npost_exchange x{name}0\npollUrl file:{there}\npath /\n",
+        "shovel": f"broker {url}\nexchange x{name}0\nsubtopic #\npost_broker {url}\n"
+        f"post_exchange x{name}1\n",
+        "subscribe": f"broker {url}\nexchange x{name}1\nsubtopic #\ndirectory {copy}\n"
+        "file_directories /\n",
+    }
+    for component, text in configurations.items():
+        (home / component).mkdir(parents=True)
+        (home / component / "t.conf").write_text(f"dialect sr3\n{text}")
+    started = run("pump", "start", home)
+    try:
+        assert started.stdout.count(" started\n") == 3, started.stderr
+        await until(lambda: len(tree(copy)) == 20)
+    finally:
+        here("stop", home)
+
+
 def test_what_is_only_sarracenias_is_named_and_left_alone(tmp_path: Path) -> None:
     for component in ("audit", "winnow"):
         (tmp_path / component).mkdir()
@@ -110,4 +138,5 @@ def test_one_that_cannot_start_says_where_to_look(
     (tmp_path / "sender" / "t.conf").write_text("broker amqp://h/\n")
     asked = run("pump", "start", tmp_path)
     assert asked.returncode == 2
+    assert "sender/t is not declared yet: " in asked.stderr
     assert "sender/t ended during its start: see " in asked.stderr

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -13,6 +14,8 @@ import httpx
 import pytest
 
 from penstock.server import Broker
+from penstock.server.management.console import WatchedCall, _events
+from penstock.server.management.http import HttpRequest, HttpResponse
 from penstock.server.management.section_process import read_context
 from tests.server.management.conftest import As
 from tests.server.management.given import publish, queue, user
@@ -117,6 +120,31 @@ async def test_calls_of_a_page_share_a_response_and_do_not_wait_for_each_other(
                 break
     assert found["0"]["name"] == "ada"
     assert found["2"]["status"] == 401  # this call alone is not repeated
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_call_that_fails_unexpectedly_ends_the_stream_with_its_error(count: int) -> None:
+    async def answer(request: HttpRequest) -> HttpResponse:
+        if request.path == "/api/fails":
+            raise ZeroDivisionError("of a call")
+        return HttpResponse(200, b"{}")
+
+    async def read(maximum: int) -> bytes:
+        return b""
+
+    request = HttpRequest("GET", "", {}, {}, "127.0.0.1", read)
+    paths = ("/api/fails", "/api/works")[:count]
+    watched = [WatchedCall(replace(request, path=path), 60) for path in paths]
+    found: list[bytes] = []
+
+    async def receive() -> None:
+        async for event in _events(answer, watched, asyncio.Event()):
+            found.append(event)
+
+    async with asyncio.timeout(30):
+        with pytest.raises(ZeroDivisionError, match="of a call"):
+            await receive()
+    assert set(found) <= {b"id: 1\ndata: {}\n\n"}
 
 
 @pytest.mark.parametrize(

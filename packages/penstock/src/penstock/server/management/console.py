@@ -8,7 +8,6 @@ security policy allows no inline script.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -117,21 +116,29 @@ def _watched(request: HttpRequest, target: str, every: str) -> WatchedCall:
 async def _events(
     answer: RequestHandler, watched: list[WatchedCall], closing: asyncio.Event
 ) -> AsyncIterator[bytes]:
-    """The calls wait for the reader, not for each other. Ends when none is repeated any more."""
-    events: asyncio.Queue[bytes] = asyncio.Queue(1)
+    """The calls wait for the reader, not for each other. Ends when none is repeated any more, or
+    with the error of one that fails, which the server logs: the browser then asks for all again."""
+    events: asyncio.Queue[bytes | Exception] = asyncio.Queue(1)
 
     async def follow(number: int, one: WatchedCall) -> None:
         head = b"id: %d\n" % number if len(watched) > 1 else b""
-        with contextlib.suppress(ConnectionError):
+        ended: bytes | Exception = b""
+        try:
             async for event in _answers(answer, one, closing):
                 await events.put(head + event if event else b": unchanged\n\n")
-        await events.put(b"")
+        except ConnectionError:
+            pass
+        except Exception as error:
+            ended = error
+        await events.put(ended)
 
     tasks = [asyncio.create_task(follow(*each)) for each in enumerate(watched)]
     try:
         ended = 0
         while ended < len(tasks):
             event = await events.get()
+            if isinstance(event, Exception):
+                raise event
             if event:
                 yield event
             else:
