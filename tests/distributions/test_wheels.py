@@ -24,7 +24,7 @@ from tests.distributions.environment import (
     Environment,
     build,
 )
-from tests.paths import ROOT
+from tests.paths import DATA_FILTER, ROOT
 
 #: Package → a command of it, and what else has to be installed.
 COMMANDS: Final = {
@@ -114,7 +114,8 @@ def test_a_source_distribution_builds_the_same_wheel(
     distributions: Distributions, package: str, tmp_path: Path
 ) -> None:
     with tarfile.open(distributions[package].source) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = DATA_FILTER
+        archive.extractall(tmp_path)
     [project] = tmp_path.iterdir()
     build(project, tmp_path / "again", "wheel")
     [again] = (tmp_path / "again").glob("*.whl")

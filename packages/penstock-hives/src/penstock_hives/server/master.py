@@ -8,7 +8,8 @@ is invalid or a new worker fails, the old generation stays. The socket is open t
 connection is refused; with a socket per worker (SO_REUSEPORT) those in a closed queue would be.
 
 Why not uvicorn's supervisor (0.54): a reload keeps the old settings, its health check runs in a
-thread and misses a blocked event loop, and workers drain one after the other.
+thread and misses a blocked event loop, and workers drain one after the other. Why not gunicorn
+(27.0): on a reload with a release that does not load, it ends with status 3 and serves no more.
 """
 
 from __future__ import annotations
