@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.order import COSTLY, choose_file, costly_fixtures
 from tests.paths import ROOT
 
 TWO_FILES = {
@@ -112,3 +113,34 @@ def test_no_test_begins_after_the_most_failures(workers: pytest.Pytester) -> Non
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes()["failed"] < 1_000
     result.stdout.fnmatch_lines(["*stopping after * failures*"])
+
+
+def test_servers_that_start_slowly_run_in_few_workers() -> None:
+    files = [{"spark"}, {"spark", "embedded"}, {"embedded"}, set[str]()]
+    assert choose_file(files, set(), []) == 0
+    busy = [{"spark"}] * COSTLY["spark"]
+    assert choose_file(files, set(), busy) == 2
+    assert choose_file(files, {"spark"}, busy) == 0
+    assert choose_file(files, set(), [*busy, *[{"embedded"}] * COSTLY["embedded"]]) == 3
+
+
+def test_no_worker_is_idle_while_files_are_left() -> None:
+    assert choose_file([{"spark"}], set(), [{"spark"}] * COSTLY["spark"]) == 0
+
+
+def test_costly_fixtures_are_those_of_parameters_too(workers: pytest.Pytester) -> None:
+    items = workers.getitems(
+        """
+        import pytest
+
+        @pytest.fixture
+        def session(spark): ...
+
+        def test_direct(session): ...
+
+        @pytest.mark.parametrize("broker", ["penstock", "rabbitmq"])
+        def test_by_name(broker): ...
+        """
+    )
+    assert costly_fixtures(items[:1]) == {"spark"}
+    assert costly_fixtures(items[1:]) == {"rabbitmq"}

@@ -4,7 +4,7 @@ The parent collects and then forks, so each worker has all tests and all librari
 moment. The workers of pytest-xdist each collect for themselves, which takes some 30 s of processor
 time for every worker.
 
-A free worker takes the next file in the order of `tests/order.py`. It asks for it before it runs
+A free worker takes the next file that `tests/order.py` chooses. It asks for it before it runs
 the last test of its file, since pytest keeps those fixtures that the test after a test needs. The
 parent reports the results of its workers. If a worker dies, the test that it ran has failed, and a
 new worker runs those that were left.
@@ -23,6 +23,8 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, Final
 
 import pytest
+
+from tests.order import choose_file, costly_fixtures
 
 #: The variable that pytest-xdist sets: plugins know by it that others run beside them.
 WORKER_VARIABLE: Final = "PYTEST_XDIST_WORKER"
@@ -51,6 +53,7 @@ class _Worker:
     connection: Connection
     assigned: deque[int] = field(default_factory=deque)  #: tests that have not begun
     current: int | None = None
+    fixtures: set[str] = field(default_factory=set)  #: the costly ones that it has
     has_finished: bool = False
 
 
@@ -60,10 +63,13 @@ class _Dispatcher:
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         numbered = enumerate(session.items)
-        self._files = deque(
+        self._files = [
             [number for number, _ in tests]
             for _, tests in groupby(numbered, lambda each: each[1].path)
-        )
+        ]
+        self._fixtures = [
+            costly_fixtures([session.items[number] for number in file]) for file in self._files
+        ]
         self._workers: list[_Worker] = []
         self._is_stopping = False
         # The folder that the workers' own are in.
@@ -118,7 +124,7 @@ class _Dispatcher:
             return self._bury(worker)
         match kind:
             case "ask":
-                tests = self._files.popleft() if self._files and not self._is_stopping else []
+                tests = self._next_file(worker) if self._files and not self._is_stopping else []
                 worker.assigned += tests
                 with suppress(OSError):
                     worker.connection.send(tests)
@@ -134,6 +140,12 @@ class _Dispatcher:
             case "finish":
                 worker.has_finished = True
         return True
+
+    def _next_file(self, worker: _Worker) -> list[int]:
+        others = [each.fixtures for each in self._workers if each is not worker]
+        place = choose_file(self._fixtures, worker.fixtures, others)
+        worker.fixtures |= self._fixtures.pop(place)
+        return self._files.pop(place)
 
     def _report(self, data: dict[str, Any]) -> None:
         hook = self._session.config.hook
@@ -162,7 +174,8 @@ class _Dispatcher:
             report=pytest.TestReport(test.nodeid, test.location, {}, "failed", reason, "call")
         )
         if worker.assigned:
-            self._files.appendleft(list(worker.assigned))
+            self._files.insert(0, list(worker.assigned))
+            self._fixtures.insert(0, set())
         return False
 
 
