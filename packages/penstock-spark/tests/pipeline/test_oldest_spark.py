@@ -1,4 +1,4 @@
-"""The connector with the oldest PySpark that the package allows; all other tests run with the newest.
+"""The connector with the oldest PySpark that it supports; all other tests run with the newest.
 
 Some of the connector's own tests run again, in a process whose path begins with that release.
 `make test-spark-oldest` runs all of them.
