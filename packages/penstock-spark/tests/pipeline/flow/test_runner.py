@@ -218,7 +218,8 @@ def test_what_is_away_is_waited_for(
     assert tally.counts() == town.sent
     run_status = FlowProgress(directory.progress, "tally").run_status()
     assert run_status is not None
-    assert run_status.restarts == 1
+    # On a busy machine Spark's own workers may start too late, which is waited for, too.
+    assert run_status.restarts >= 1
 
 
 def test_a_mistake_is_raised_after_a_few_tries(
