@@ -83,8 +83,7 @@ test-all: setup peers peers-new ## The same, and the tests that do take long
 
 # Beside the environment's own Spark, without another environment.
 test-spark-oldest: setup peers ## The Spark connector with the oldest Spark that it supports
-	@test -d .peers/pyspark-4.2 || $(BIN)/pip install --quiet --no-deps --target .peers/pyspark-4.2 pyspark==4.2.0
-	PYTHONPATH=$(CURDIR)/.peers/pyspark-4.2 $(BIN)/pytest --workers 2 -m 'not peer and not slow' \
+	PYTHONPATH=$(CURDIR)/$(lastword $(sort $(wildcard .peers/pyspark-*))) $(BIN)/pytest --workers 2 -m 'not peer and not slow' \
 		$(foreach part,batch loss register stream write,packages/penstock-spark/tests/pipeline/test_$(part).py)
 
 # One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.
