@@ -58,7 +58,7 @@ def measure(overload: Overload) -> dict[str, Any]:
         for broker in brokers:
             stack.callback(broker.kill)
             broker.start()
-        return _measure(*brokers, overload)
+        return _measure(brokers[0], brokers[1], overload)
 
 
 def _measure(broker: Penstock, idle_broker: Penstock, overload: Overload) -> dict[str, Any]:
