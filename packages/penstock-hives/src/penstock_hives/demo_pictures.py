@@ -110,10 +110,9 @@ def draw_room(number: int, capacity: int) -> Image.Image:
     pen = ImageDraw.Draw(picture)
     pen.rectangle((0, 0, _SIZE[0], 190), fill=wall)
     pen.rectangle((0, 186, _SIZE[0], 196), fill=_DARK)
-    for lamp in range(5):
-        x = 110 + 185 * lamp
-        pen.line((x, 0, x, 60), fill=_DARK, width=4)
-        pen.ellipse((x - 24, 60, x + 24, 104), fill=_LIGHT, outline=_DARK, width=3)
+    for lamp in range(110, _SIZE[0], 185):
+        pen.line((lamp, 0, lamp, 60), fill=_DARK, width=4)
+        pen.ellipse((lamp - 24, 60, lamp + 24, 104), fill=_LIGHT, outline=_DARK, width=3)
     rows = 2 + (capacity > 60) + (capacity > 150)
     radius = 118 / rows
     for row in range(rows):

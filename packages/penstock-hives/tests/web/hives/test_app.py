@@ -293,7 +293,6 @@ def test_a_place_shows_its_cover_and_its_other_pictures(browser: Browser, site: 
         given = {"files": {"file": ("a.png", picture.getvalue())}, "data": {"caption": caption}}
         site.call("POST", "/hives/5/images", token, **given)
     until(lambda: len(site.call("GET", "/hives/5")["images"]) == 3 or None)
-    drawn = "(found) => found.complete && found.naturalWidth > 0"
     with looking(browser, site.url) as page:
         page.goto("/#/hive/5")
         expect(page.locator("img.cover")).to_have_attribute("alt", "The front")
@@ -302,7 +301,8 @@ def test_a_place_shows_its_cover_and_its_other_pictures(browser: Browser, site: 
         for name in ("The front", "The yard", "The bar"):
             shown = page.get_by_role("img", name=name)
             shown.scroll_into_view_if_needed()
-            until(lambda shown=shown: shown.evaluate(drawn) or None)
+            expect(shown).to_have_js_property("complete", True)
+            assert shown.evaluate("(found) => found.naturalWidth") > 0
 
 
 def test_a_map_shows_places_on_a_background_of_its_own(browser: Browser, site: Site) -> None:

@@ -204,8 +204,9 @@ def test_no_view_of_the_app_is_empty(
             page.goto(path)
             for part in parts:
                 expect(page.locator(part).first).to_be_visible()
-            wrong += [(path, text) for text in page.locator("main .empty").all_inner_texts()]
-            wrong += serious_findings(page)
+            empty = page.locator("main .empty").all_inner_texts()
+            wrong += [f"{path}: empty: {text}" for text in empty]
+            wrong += [f"{path}: {finding}" for finding in serious_findings(page)]
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
     assert wrong == []
 
