@@ -257,6 +257,18 @@ class JobService:
         """Of all jobs, or those of an owner, from now on."""
         return self._feed.watcher(owner=owner)
 
+    def may_submit(self) -> bool:
+        """Whether the user of this view may submit jobs and save data sets."""
+        return True
+
+    def may_change(self, record: JobRecord) -> bool:
+        """Whether the user of this view may cancel and retry the job."""
+        return True
+
+    def may_operate(self) -> bool:
+        """Whether the user of this view may do what operators do."""
+        return True
+
     def check_operator(self, what: str) -> None:
         """Raises `AccessRefused` if the user of this view may not do that."""
 

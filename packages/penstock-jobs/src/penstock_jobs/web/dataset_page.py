@@ -66,6 +66,7 @@ class DatasetPage:
                 self._name = ui.input("Name of the data set").props("outlined dense maxlength=100")
                 self._save = ui.button("Save", icon="save", on_click=self._save_version)
                 self._save.props("unelevated no-caps")
+                self._save.set_visibility(self._jobs.may_submit())
             ui.label(
                 "Type or paste rows, as copied from a spreadsheet. A number has a decimal comma or"
                 " point; <20 is below detection; an empty cell was not measured."
@@ -181,8 +182,9 @@ class DatasetPage:
             for version in range(saved.version, max(saved.version - 3, 0), -1):
                 reference = quote(f"{saved.name}@{version}")
                 ui.link(f"v{version}", f"/datasets?dataset={reference}").classes("p-accent")
-            target = f"/jobs?dataset={quote(saved.reference)}"
-            ui.link("Predict", target).classes("p-accent")
+            if self._jobs.may_submit():
+                target = f"/jobs?dataset={quote(saved.reference)}"
+                ui.link("Predict", target).classes("p-accent")
 
 
 def _without_blank_end(rows: Sequence[Sequence[str]]) -> list[list[str]]:

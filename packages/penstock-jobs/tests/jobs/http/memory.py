@@ -137,6 +137,10 @@ class MemoryJobs(JobService):
     ) -> str:
         if request.id in self.records:
             raise PreconditionFailed(f"there is a job {request.id!r}")
+        key = None if options is None else options.unique
+        for record in self.records.values():
+            if key and not record.state.final and self.options[record.id].unique == key:
+                raise PreconditionFailed(f"the job {record.id!r} has the unique key {key!r}")
         self.requests[request.id] = request
         self.options[request.id] = options or JobOptions()
         self.forms[request.id] = form

@@ -141,6 +141,22 @@ async def test_sessions_end_and_refused_sign_ins_are_logged(users: UserRepositor
     assert ("nobody", "sign-in refused") in actions
 
 
+def test_a_user_has_tokens_of_their_own(users: UserRepository) -> None:
+    first, second = users.new_token("ada", "laptop", "ada"), users.new_token("ada", "cron", "ada")
+    users.new_token("bob", "laptop")
+    cron, laptop = users.tokens("ada")
+    assert (cron.label, laptop.label) == ("cron", "laptop")
+    users.revoke_token("ada", laptop.key, "ada")
+    with pytest.raises(NotFound):
+        users.revoke_token("bob", cron.key, "bob")
+    assert users.user_of_token(first) is None
+    assert users.user_of_token(second) == JobUser("ada", JobRole.SUBMITTER)
+    assert [(each.who, each.action, each.detail) for each in users.audit(2)] == [
+        ("ada", "token revoked", "ada laptop"),
+        ("operator", "token created", "bob laptop"),
+    ]
+
+
 def test_tokens_are_revoked_and_users_removed(users: UserRepository) -> None:
     token = users.new_token("ada", "laptop")
     assert users.user_of_token(token) == JobUser("ada", JobRole.SUBMITTER)

@@ -198,6 +198,32 @@ def test_a_job_has_its_options_and_its_files(page: Page) -> None:
     expect(page.locator(".p-facts").get_by_text("priority 7")).to_be_visible()
 
 
+def test_a_key_is_of_one_unfinished_job(page: Page) -> None:
+    page.goto("/jobs")
+    page.get_by_role("tab", name="Trial run").click()
+    panel = page.get_by_role("tabpanel")
+    panel.get_by_label("Duration in seconds").fill("600")
+    panel.get_by_text("Options", exact=True).click()
+    panel.get_by_label("Unique key").fill("probe")
+    panel.get_by_label("Stored for days").fill("0.5")
+    panel.get_by_label("Job id").fill("probe-1")
+    panel.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/probe-1")
+    page.goto("/jobs")
+    page.get_by_role("tab", name="Trial run").click()
+    panel.get_by_text("Options", exact=True).click()
+    panel.get_by_label("Unique key").fill("probe")
+    panel.get_by_role("button", name="Start").click()
+    expect(page.get_by_text("has the unique key 'probe'")).to_be_visible()
+    row = page.locator("[data-job=probe-1]")
+    row.get_by_role("button", name="Cancel").click()
+    expect(row.get_by_text("cancelled")).to_be_visible()
+    panel.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/trial-*")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("status").get_by_text("cancelled")).to_be_visible()
+
+
 def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     start_trial(page, "trial-2", 600)
     page.goto("/jobs")
@@ -290,6 +316,59 @@ def test_behind_a_gate_everybody_signs_in_and_sees_what_their_role_allows(
             sign_in(page, "bob", "secret")
             expect(page.locator("[data-job=lake-1]")).to_be_visible()
             expect(page.locator("[data-job=hers]")).to_be_visible()
+            start_trial(page, "his", 600)
+        with looking(browser, url) as page:
+            page.goto("/jobs")
+            sign_in(page, "eve", "secret")
+            his = page.locator("[data-job=his]")
+            expect(his.get_by_text("running")).to_be_visible()
+            expect(his.get_by_role("button")).to_have_count(0)
+            expect(page.get_by_role("tab")).to_have_count(0)
+            page.goto("/jobs/his")
+            expect(page.get_by_role("status").get_by_text("running")).to_be_visible()
+            expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+            page.goto("/datasets")
+            expect(page.get_by_label("CLASS, row 2")).to_be_visible()
+            expect(page.get_by_role("button", name="Save")).to_have_count(0)
+            page.goto("/audit")
+            expect(page.get_by_text("token created")).to_have_count(0)
+
+
+def test_users_make_their_tokens_and_operators_read_the_audit_log(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving("-m", "tests.web.jobs.memory_server", str(tmp_path), "--gate") as url:
+        with looking(browser, url) as page:
+            page.goto("/tokens")
+            sign_in(page, "ada", "secret")
+            expect(page.get_by_text("None yet.")).to_be_visible()
+            for name in ("laptop", "<b>"):
+                page.get_by_label("Name of the program").fill(name)
+                page.get_by_role("button", name="Create a token").click()
+                expect(page.locator("[data-token]").get_by_text(name)).to_be_visible()
+            expect(page.locator("[data-new-token]")).to_contain_text("secret of ")
+            page.reload()
+            row = page.locator("[data-token]").filter(has_text="laptop")
+            expect(page.locator("[data-new-token]")).to_have_count(0)
+            row.get_by_role("button", name="Revoke").click()
+            expect(row).to_have_count(0)
+            start_trial(page, "hers", 600)
+            page.get_by_role("button", name="Cancel").click()
+            expect(page.get_by_role("status").get_by_text("cancelled")).to_be_visible()
+        with looking(browser, url, NARROW, "dark") as page:
+            page.goto("/audit")
+            sign_in(page, "bob", "secret")
+            rows = page.locator(".p-table tbody tr")
+            expect(rows.filter(has_text="token created").first).to_contain_text("ada")
+            page.get_by_label("Id of a job").fill("hers")
+            expect(rows).to_have_count(2)
+            expect(rows.first).to_contain_text("cancelled")
+            rows.first.get_by_role("link", name="hers").click()
+            page.wait_for_url("**/jobs/hers")
+            expect(page.locator(".p-facts").get_by_text("ada")).to_be_visible()
+            page.goto("/jobs")
+            expect(page.locator("[data-job=hers]").get_by_text("· ada")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
 
 
 def sign_in(page: Page, name: str, password: str) -> None:
