@@ -6,8 +6,10 @@ A job that a user may not see does not exist for them.
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +28,7 @@ from penstock_jobs.model import (
     JobResponse,
     JobState,
 )
+from penstock_jobs.schedule.repository import JobSchedule
 from penstock_jobs.service import JobService
 from penstock_jobs.users.repository import JobUser, UserRepository
 
@@ -71,6 +74,37 @@ class UserJobs(JobService):
         saved = await self._jobs.save_dataset(name, matrix, rows, self._user.name)
         await self._log("saved data set", detail=saved.reference)
         return saved
+
+    async def put_matrix(self, matrix: DataMatrix) -> None:
+        self.check_operator("change matrices")
+        await self._jobs.put_matrix(matrix)
+        await self._log("changed matrix", detail=matrix.name)
+
+    async def remove_matrix(self, name: str) -> None:
+        self.check_operator("change matrices")
+        await self._jobs.remove_matrix(name)
+        await self._log("removed matrix", detail=name)
+
+    async def list_schedules(self) -> builtins.list[JobSchedule]:
+        self.check_operator("read schedules")
+        return await self._jobs.list_schedules()
+
+    async def put_schedule(self, schedule: JobSchedule) -> JobSchedule:
+        self.check_operator("change schedules")
+        stored = await self._jobs.put_schedule(replace(schedule, owner=self._user.name))
+        await self._log("changed schedule", detail=schedule.id)
+        return stored
+
+    async def pause_schedule(self, identity: str, *, paused: bool) -> JobSchedule:
+        self.check_operator("change schedules")
+        stored = await self._jobs.pause_schedule(identity, paused=paused)
+        await self._log("paused schedule" if paused else "resumed schedule", detail=identity)
+        return stored
+
+    async def remove_schedule(self, identity: str) -> None:
+        self.check_operator("change schedules")
+        await self._jobs.remove_schedule(identity)
+        await self._log("removed schedule", detail=identity)
 
     async def cancel(self, identity: str) -> JobRecord:
         await self._check_change(identity, "cancel")

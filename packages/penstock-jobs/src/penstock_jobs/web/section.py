@@ -27,6 +27,7 @@ from penstock_jobs.web.dataset_page import DatasetPage
 from penstock_jobs.web.job_list import JobList
 from penstock_jobs.web.job_page import JobView
 from penstock_jobs.web.result_view import result_file
+from penstock_jobs.web.schedule_page import SchedulePage
 from penstock_jobs.web.user_pages import AuditPage, TokenPage
 from penstock_jobs.web.worker_list import WorkerList
 from penstock_store.dashboard.pages import (
@@ -109,6 +110,14 @@ def section_over(
                 "Predictions of the same samples by several models.",
                 role,
             ),
+            DashboardPage(
+                "/schedules",
+                "Schedules",
+                "event_repeat",
+                pages.schedules,
+                "Start jobs at intervals or by the calendar.",
+                OPERATOR_ROLE,
+            ),
             *(() if authenticator is None else _user_pages(pages)),
             DashboardPage("/jobs/{id:path}", "Job", "science", pages.job, role=role, in_menu=False),
             DashboardPage(
@@ -183,6 +192,10 @@ class SectionPages:
     async def compare(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
         await ComparisonPage(self.jobs(visit), parse_ids(visit.query.get("jobs", ""))).draw()
+
+    async def schedules(self, visit: PageRequest) -> None:
+        ui.add_head_html(_STYLES)
+        await SchedulePage(self.jobs(visit)).draw()
 
     async def tokens(self, visit: PageRequest) -> None:
         assert self._authenticator is not None

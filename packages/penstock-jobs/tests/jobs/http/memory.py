@@ -54,6 +54,12 @@ class MemorySchedules(ScheduleRepository):
         self.added[schedule.id] = new = dataclass_replace(schedule, next=timing.after(now(), now()))
         return new
 
+    def pause_schedule(self, identity: str, paused: bool) -> JobSchedule:
+        if identity not in self.added:
+            raise NotFound(f"there is no schedule {identity!r}")
+        self.added[identity] = dataclass_replace(self.added[identity], paused=paused)
+        return self.added[identity]
+
     def remove_schedule(self, identity: str) -> None:
         if self.added.pop(identity, None) is None:
             raise NotFound(f"there is no schedule {identity!r}")

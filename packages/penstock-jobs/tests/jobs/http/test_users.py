@@ -108,13 +108,19 @@ async def test_what_operators_change_is_logged_for_the_servers_token_too(
     for name in ("olga", "server token"):
         assert (await clients[name].put("/schedules/probe", json=new)).status_code == 200
         assert (await clients[name].put("/matrices/river", json=matrix)).status_code == 200
+        paused = await clients[name].post("/schedules/probe/pause")
+        resumed = await clients[name].post("/schedules/probe/resume")
+        assert [each.json()["paused"] for each in (paused, resumed)] == [True, False]
+        assert (await clients["ada"].post("/schedules/probe/pause")).status_code == 403
         assert (await clients[name].delete("/schedules/probe")).status_code == 204
         assert (await clients[name].delete("/matrices/river")).status_code == 204
     assert await submit(clients["server token"], "its") == 202
     assert (await clients["ada"].delete("/schedules/probe")).status_code == 403
+    assert (await clients["olga"].post("/schedules/none/pause")).status_code == 404
 
     log = (await clients["olga"].get("/audit")).json()
-    changes = ["changed schedule", "changed matrix", "removed schedule", "removed matrix"]
+    changes = ["changed schedule", "changed matrix", "paused schedule", "resumed schedule"]
+    changes += ["removed schedule", "removed matrix"]
     for name, actions in {"olga": changes, "server token": [*changes, "submitted"]}.items():
         assert [each["action"] for each in reversed(log) if each["who"] == name] == actions
 

@@ -134,6 +134,27 @@ def test_rows_are_typed_and_pasted_into_a_matrix_checked_by_cell_and_saved(page:
     expect(found.get_by_text("2 samples, 1 human by their ids; 3 indicators")).to_be_visible()
 
 
+def test_operators_add_matrices_of_their_own(page: Page) -> None:
+    page.goto("/datasets")
+    paste(page, "CLASS, row 2", "P6-HM01\t2,2E+06")
+    expect(page.locator("[data-found=rows]").get_by_text("1 sample")).to_be_visible()
+    page.get_by_text("New matrix").click()
+    page.get_by_label("Name of the matrix").fill("ter")
+    page.get_by_label("Title").fill("River Ter")
+    page.get_by_label("Columns, with ; between them").fill("FC; pH")
+    add = page.get_by_role("button", name="Add", exact=True)
+    add.click()
+    expect(page.get_by_text("needs a column CLASS")).to_be_visible()
+    page.get_by_label("Columns, with ; between them").fill("CLASS; pH; FC")
+    add.click()
+    heads = page.locator(".p-edit thead th")
+    expect(heads).to_have_text(["", "CLASS", "pH", "FC"])
+    expect(page.get_by_label("FC, row 2")).to_have_value("2,2E+06")
+    page.reload()
+    page.get_by_label("Matrix").click()
+    expect(page.get_by_role("option", name="ter: River Ter")).to_be_visible()
+
+
 def test_results_of_several_models_are_compared(page: Page) -> None:
     for name in ("models-a", "models-b"):
         page.goto("/jobs")
@@ -248,6 +269,34 @@ def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     expect(row.get_by_text("cancelled")).to_be_visible()
 
 
+def test_a_schedule_is_added_paused_and_removed(page: Page) -> None:
+    page.goto("/schedules")
+    expect(page.get_by_text("None yet.")).to_be_visible()
+    page.get_by_label("Name", exact=True).fill("nightly")
+    page.get_by_label("Timing").click()
+    page.get_by_role("option", name="By a cron expression").click()
+    page.get_by_label("Minute, hour, day, month, weekday").fill("0 2 * * *")
+    page.get_by_label("Time zone").fill("Europe/Nowhere")
+    save = page.get_by_role("button", name="Save")
+    save.click()
+    expect(page.get_by_text("time zone 'Europe/Nowhere': unknown")).to_be_visible()
+    page.get_by_label("Time zone").fill("Europe/Madrid")
+    page.get_by_label("Request, as JSON").fill('{"type": "fake"')
+    save.click()
+    expect(page.get_by_text("Request: Expecting")).to_be_visible()
+    page.get_by_label("Request, as JSON").fill('{"type": "fake", "duration": 1}')
+    save.click()
+    row = page.locator("[data-schedule=nightly]")
+    expect(row.get_by_text("0 2 * * * · Europe/Madrid")).to_be_visible()
+    expect(row.get_by_text("next at")).to_be_visible()
+    row.get_by_role("button", name="Pause").click()
+    expect(row.get_by_text("paused")).to_be_visible()
+    row.get_by_role("button", name="Resume").click()
+    expect(row.get_by_text("next at")).to_be_visible()
+    row.get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("None yet.")).to_be_visible()
+
+
 def test_jobs_are_found_by_name(page: Page) -> None:
     page.goto("/jobs")
     expect(page.locator("[data-job=lake-1]").get_by_text("done")).to_be_visible()
@@ -283,6 +332,7 @@ def test_on_a_narrow_screen_nothing_runs_over_the_edge(browser: Browser, dashboa
             ("/datasets", "Saved data sets"),
             ("/workers", "No worker runs a job"),
             ("/compare", "Compare predictions"),
+            ("/schedules", "Start jobs again and again"),
         ):
             page.goto(path)
             expect(page.get_by_text(text)).to_be_visible()
@@ -330,6 +380,7 @@ def test_behind_a_gate_everybody_signs_in_and_sees_what_their_role_allows(
             page.goto("/datasets")
             expect(page.get_by_label("CLASS, row 2")).to_be_visible()
             expect(page.get_by_role("button", name="Save")).to_have_count(0)
+            expect(page.get_by_text("New matrix")).to_have_count(0)
             page.goto("/audit")
             expect(page.get_by_text("token created")).to_have_count(0)
 

@@ -55,7 +55,7 @@ def test_pages_and_results_are_for_operators(roles: tuple[str, ...], may: bool) 
 async def test_with_accounts_of_its_own_each_visitor_sees_what_the_role_allows() -> None:
     section, gate = gated(SectionContext(Path(), "amqp://localhost"))
     closed = {each.path for each in (*section.pages, *section.downloads) if each.role is not None}
-    assert closed == {"/audit"}
+    assert closed == {"/audit", "/schedules"}
     backend = MemoryJobs()
     await backend.submit(Fake("hers"), owner="ada")
     await backend.submit(Fake("his"), owner="bob")
