@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import pika
 import pytest
 
+from penstock.client.amqp10.connection import Amqp10ClientConnection
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.client import JobsClient
 from penstock_jobs.errors import JobFailed
@@ -234,6 +235,27 @@ async def test_that_nobody_has_declared_anything_is_told(
     with pytest.raises(NotFound, match=r"penstock\.jobs\.responses"):
         async with JobsClient(over_1_0(penstock)):
             pass
+
+
+async def test_the_addresses_of_rabbitmq_4_are_used_where_it_answers(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Penstock has them, too, so it can stand in."""
+    monkeypatch.setattr(Amqp10ClientConnection, "is_rabbitmq_4", True)
+    clean(penstock.url)
+    url = over_1_0(penstock)
+    async with asyncio.timeout(PATIENCE), JobsClient(url) as client:
+        waits = await client.submit(FunctionCall("waits", f"{SAMPLES}:add", (1, 1)))
+        await waits.cancel()
+        async with working(url, types=("call",), attempts=2):
+            added = await client.submit(FunctionCall("add", f"{SAMPLES}:add", (4, 4)))
+            failing = await client.submit(FunctionCall("fail", f"{SAMPLES}:fail"))
+            assert (await added.result()).value == 8
+            with pytest.raises(JobFailed, match="as asked"):
+                await failing.result()
+            with pytest.raises(JobFailed, match="cancelled"):
+                await waits.result()
+    clean(penstock.url)
 
 
 @pytest.mark.parametrize("scheme", ["amqp", "amqp+1.0"])
