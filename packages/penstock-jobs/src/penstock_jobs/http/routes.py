@@ -101,15 +101,11 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         """List jobs, newest first."""
         return Jobs.of(await jobs.list(page, size, state, kind, text))
 
-    @router.get("/jobs/{id}", responses=problem_responses(404))
-    async def job(jobs: JobView, id: JobId) -> Job:  # noqa: A002 - the name in the path
-        """A job."""
-        return Job.of(await jobs.get(id))
-
     return router
 
 
 def overview_routes() -> APIRouter:
+    """All jobs together."""
     router = APIRouter(tags=["jobs"])
 
     @router.get("/workers", responses=problem_responses())
@@ -137,6 +133,11 @@ def overview_routes() -> APIRouter:
 
 def single_job_routes() -> APIRouter:
     router = APIRouter(prefix="/jobs/{id}", tags=["jobs"])
+
+    @router.get("", responses=problem_responses(404))
+    async def job(jobs: JobView, id: JobId) -> Job:  # noqa: A002 - the name in the path
+        """A job."""
+        return Job.of(await jobs.get(id))
 
     @router.get(
         "/progress",
