@@ -103,7 +103,7 @@ def paste(page: Page, label: str, text: str) -> None:
 
 def test_rows_are_typed_and_pasted_into_a_matrix_checked_by_cell_and_saved(page: Page) -> None:
     page.goto("/datasets")
-    page.get_by_label("Matrix").click()
+    page.get_by_label("Matrix", exact=True).click()
     page.get_by_role("option", name="phages").click()
     save = page.get_by_role("button", name="Save")
     expect(save).to_be_disabled()
@@ -136,7 +136,7 @@ def test_rows_are_typed_and_pasted_into_a_matrix_checked_by_cell_and_saved(page:
 
 def test_operators_add_matrices_of_their_own(page: Page) -> None:
     page.goto("/datasets")
-    paste(page, "CLASS, row 2", "P6-HM01\t2,2E+06")
+    paste(page, "CLASS, row 2", "P6-HM01\t\t2,2E+06")
     expect(page.locator("[data-found=rows]").get_by_text("1 sample")).to_be_visible()
     page.get_by_text("New matrix").click()
     page.get_by_label("Name of the matrix").fill("ter")
@@ -151,7 +151,7 @@ def test_operators_add_matrices_of_their_own(page: Page) -> None:
     expect(heads).to_have_text(["", "CLASS", "pH", "FC"])
     expect(page.get_by_label("FC, row 2")).to_have_value("2,2E+06")
     page.reload()
-    page.get_by_label("Matrix").click()
+    page.get_by_label("Matrix", exact=True).click()
     expect(page.get_by_role("option", name="ter: River Ter")).to_be_visible()
 
 
