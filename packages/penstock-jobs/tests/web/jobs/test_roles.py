@@ -54,8 +54,9 @@ def test_pages_and_results_are_for_operators(roles: tuple[str, ...], may: bool) 
 
 async def test_with_accounts_of_its_own_each_visitor_sees_what_the_role_allows() -> None:
     section, gate = gated(SectionContext(Path(), "amqp://localhost"))
-    closed = {each.path for each in (*section.pages, *section.downloads) if each.role is not None}
-    assert closed == {"/audit", "/schedules"}
+    roles = {each.path: each.role for each in section.pages}
+    roles |= {each.path: each.role for each in section.downloads}
+    assert {path for path, role in roles.items() if role is not None} == {"/audit", "/schedules"}
     backend = MemoryJobs()
     await backend.submit(Fake("hers"), owner="ada")
     await backend.submit(Fake("his"), owner="bob")
