@@ -172,9 +172,9 @@ def metrics() -> str:
         lines += ["", title, "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
         for family in families:
             suffix = "_total" if family.type == "counter" else ""
-            labels = ", ".join(f"`{each}`" for each in _labels(family))
+            shown = ", ".join(f"`{each}`" for each in _labels(family))
             text = _cell(family.documentation)
-            lines.append(f"| `{family.name}{suffix}` | {family.type} | {labels} | {text} |")
+            lines.append(f"| `{family.name}{suffix}` | {family.type} | {shown} | {text} |")
     return "\n".join(lines) + "\n"
 
 
@@ -233,10 +233,10 @@ def error_codes() -> str:
         lines.append(f"| `{kind.__name__}` | {_meaning(kind)} | {code} | {http} |")
     for title, module in _ERRORS_OF_PACKAGES.items():
         lines += ["", f"## {title}", "", "| error | meaning |", "|---|---|"]
-        for name, kind in vars(module).items():
-            own = isinstance(kind, type) and issubclass(kind, errors.PenstockError)
-            if own and kind.__module__ == module.__name__:
-                lines.append(f"| `{name}` | {_meaning(kind)} |")
+        for each in vars(module).values():
+            own = isinstance(each, type) and issubclass(each, errors.PenstockError)
+            if own and each.__module__ == module.__name__:
+                lines.append(f"| `{each.__name__}` | {_meaning(each)} |")
     lines += ["", "## Exit statuses of commands", "", "| status | error |", "|---|---|"]
     lines += ["| 0 | none |"]
     lines += [f"| {status} | `{kind.__name__}` |" for kind, status in EXIT_STATUS]
