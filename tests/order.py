@@ -13,13 +13,14 @@ from typing import Final
 import pytest
 
 LONGEST: Final = (
-    "pages/test_blocks.py",
     "pipeline/flow/test_runner.py",
     "web/hives/test_pages.py",
     "distributions/test_wheels.py",
     "pipeline/test_stream.py",
     "store/test_embedded.py",
+    "pages/test_blocks.py",
     "pipeline/test_write.py",
+    "up/test_up_whole.py",
     "integration/jobs/test_history.py",
     "pipeline/test_batch.py",
     "web/jobs/test_pages.py",

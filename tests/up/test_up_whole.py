@@ -1,7 +1,4 @@
-"""`penstock up` with all there is: sensors report, figures come, it stops, and goes on.
-
-The quick test of the same is `tests/pages`, which runs `make up` as README.md shows it.
-"""
+"""`penstock up` with all there is: sensors report, figures come, it stops, and goes on."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ def progress(up: Running, data: Path, *, after: int = -1) -> dict[str, Any]:
             return found
 
 
-@pytest.mark.slow
 def test_sensors_that_report_become_figures_and_it_goes_on_after_a_stop(
     tmp_path: Path, data: Path
 ) -> None:
