@@ -101,6 +101,13 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         """List jobs, newest first."""
         return Jobs.of(await jobs.list(page, size, state, kind, text))
 
+    return router
+
+
+def overview_routes() -> APIRouter:
+    """All jobs together."""
+    router = APIRouter(tags=["jobs"])
+
     @router.get("/workers", responses=problem_responses())
     async def workers(jobs: JobView) -> dict[str, list[Job]]:
         """What each worker runs, the longest first."""
@@ -121,16 +128,16 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         """Changes of all jobs as they happen."""
         return event_stream(jobs.watch_all(parse_last_event_id(last_event_id)))
 
-    @router.get("/jobs/{id}", responses=problem_responses(404))
-    async def job(jobs: JobView, id: JobId) -> Job:  # noqa: A002 - the name in the path
-        """A job."""
-        return Job.of(await jobs.get(id))
-
     return router
 
 
 def single_job_routes() -> APIRouter:
     router = APIRouter(prefix="/jobs/{id}", tags=["jobs"])
+
+    @router.get("", responses=problem_responses(404))
+    async def job(jobs: JobView, id: JobId) -> Job:  # noqa: A002 - the name in the path
+        """A job."""
+        return Job.of(await jobs.get(id))
 
     @router.get(
         "/progress",
