@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sqlite3
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from penstock_pump.flow.consumer import (
     ConsumerLimits,
     FileOrder,
     PostConsumer,
+    RetryEntry,
     RetryStore,
     ordering_keys,
 )
@@ -238,6 +240,72 @@ async def test_our_own_mistakes_lose_nothing(tmp_path: Path) -> None:
     limits = ConsumerLimits(attempts=1, backoff=RetryPolicy(first=60))
     await run(PostConsumer(work, retries=retries, limits=limits), Given(line("f")))
     assert len(retries) == 1
+    retries.close()
+
+
+class FullStore(RetryStore):
+    """On a disk that is full for a while."""
+
+    def __init__(self, path: Path, calls: dict[str, int]) -> None:
+        super().__init__(path)
+        self._left = calls
+
+    def _fail(self, call: str) -> None:
+        if self._left.get(call, 0):
+            self._left[call] -= 1
+            raise sqlite3.OperationalError("database or disk is full")
+
+    def add(self, pump_message: PumpMessage, now: float, due: float) -> None:
+        self._fail("add")
+        super().add(pump_message, now, due)
+
+    def due(self, now: float, limit: int) -> list[RetryEntry]:
+        self._fail("due")
+        return super().due(now, limit)
+
+    def postpone(self, entry: RetryEntry, due: float) -> None:
+        self._fail("postpone")
+        super().postpone(entry, due)
+
+    def remove(self, entry: RetryEntry) -> None:
+        self._fail("remove")
+        super().remove(entry)
+
+
+async def test_a_retry_store_on_a_full_disk_holds_posts_up_and_loses_none(tmp_path: Path) -> None:
+    attempts = 0
+    finished = asyncio.Event()
+
+    async def work(post: Post, pump_message: PumpMessage) -> PostOutcome:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        finished.set()
+        return PostOutcome(201, "")
+
+    retries = FullStore(tmp_path / "retry.db", {"due": 1, "add": 2, "postpone": 1, "remove": 1})
+    consumer = PostConsumer(work, retries=retries, limits=LIMITS)
+    await run(consumer, Given(line("f")), finished)
+    assert consumer.counters.postponed == 1
+    retries.close()
+
+
+async def test_a_post_that_no_store_takes_is_not_acknowledged_at_the_end(tmp_path: Path) -> None:
+    tried = asyncio.Event()
+
+    async def work(post: Post, pump_message: PumpMessage) -> PostOutcome:
+        tried.set()
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    retries = FullStore(tmp_path / "retry.db", {"add": 1_000_000})
+    consumer = PostConsumer(work, retries=retries, limits=LIMITS)
+    given, stop = Given(line("f")), asyncio.Event()
+    task = asyncio.create_task(consumer.run(cast(PumpSubscription, given), stop))
+    await asyncio.wait_for(tried.wait(), 30)
+    stop.set()
+    await asyncio.wait_for(task, 30)
+    assert not given.heard[0].acked.is_set()
     retries.close()
 
 

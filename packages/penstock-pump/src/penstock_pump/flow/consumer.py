@@ -8,6 +8,7 @@ dropped. On stop, posts in progress are finished and no new ones are started.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -220,10 +221,12 @@ class PostConsumer:
         self._capacity = asyncio.Semaphore(self._limits.concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._postponed = asyncio.Event()
+        self._stop = asyncio.Event()
         self.counters = ConsumerCounters()
 
     async def run(self, subscription: PumpSubscription, stop: asyncio.Event) -> None:
         """Until `stop` is set or the broker refuses the subscription."""
+        self._stop = stop
         loops = [asyncio.create_task(self._consume(subscription))]
         if self._retries is not None:
             loops.append(asyncio.create_task(self._retry_due(self._retries)))
@@ -270,16 +273,42 @@ class PostConsumer:
 
     async def _handle(self, post: Post, delivery: PumpDelivery, slot: FileOrderSlot) -> None:
         async with slot:
-            outcome = await self._attempt(post, delivery.pump_message, self._limits.attempts)
-            if outcome is None and self._retries is not None:
-                now = time.time()
-                due = now + self._limits.backoff.delay(1)
-                await asyncio.to_thread(self._retries.add, delivery.pump_message, now, due)
-                self.counters.postponed += 1
-                self._postponed.set()
+            pump_message, failures = delivery.pump_message, 0
+            outcome = await self._attempt(post, pump_message, self._limits.attempts)
+            while outcome is None and self._retries is not None:
+                failures += 1
+                if await self._postpone(self._retries, pump_message, failures):
+                    break
+                outcome = await self._attempt(post, pump_message, 1)
             if self._on_done is not None:
                 await self._on_done(post)
             await delivery.ack()
+
+    async def _postpone(
+        self, retries: RetryStore, pump_message: PumpMessage, failures: int
+    ) -> bool:
+        """Store the post for later. A disk that is full may have no room for that: then wait, and
+        let the caller try the post again; meanwhile the broker has it."""
+        now = time.time()
+        try:
+            due = now + self._limits.backoff.delay(1)
+            await asyncio.to_thread(retries.add, pump_message, now, due)
+        except (OSError, sqlite3.Error) as error:
+            log.warning("retry store failed", reason=str(error), failures=failures)
+            if await self._stops_within(self._limits.backoff.delay(failures)):
+                raise
+            return False
+        self.counters.postponed += 1
+        self._postponed.set()
+        return True
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(min(seconds, RETRY_POLL_SECONDS)):
+                await self._stop.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _attempt(
         self, post: Post, pump_message: PumpMessage, attempts: int
@@ -364,20 +393,35 @@ class PostConsumer:
             await self._on_outcome(post, outcome, time.monotonic() - started)
 
     async def _retry_due(self, retries: RetryStore) -> None:
+        failures = 0
         while True:
-            tasks = []
-            for entry in await asyncio.to_thread(retries.due, time.time(), RETRY_BATCH):
-                post = self._read(entry.pump_message)
-                if post is None:
-                    await asyncio.to_thread(retries.remove, entry)
-                    continue
-                await self._capacity.acquire()
-                slot = self._file_order.acquire(ordering_keys(post))
-                tasks.append(self._start(self._retry(retries, entry, post, slot)))
-            if tasks:
-                await asyncio.wait(tasks)
-            else:
-                await self._wait_for_due(retries)
+            try:
+                await self._retry_batch(retries)
+                failures = 0
+            except (OSError, sqlite3.Error) as error:
+                failures += 1
+                log.warning("retry store failed", reason=str(error), failures=failures)
+                await self._stops_within(self._limits.backoff.delay(failures))
+
+    async def _retry_batch(self, retries: RetryStore) -> None:
+        """Retry what is due, or wait; raises the errors of the store."""
+        tasks = []
+        for entry in await asyncio.to_thread(retries.due, time.time(), RETRY_BATCH):
+            post = self._read(entry.pump_message)
+            if post is None:
+                await asyncio.to_thread(retries.remove, entry)
+                continue
+            await self._capacity.acquire()
+            slot = self._file_order.acquire(ordering_keys(post))
+            tasks.append(self._start(self._retry(retries, entry, post, slot)))
+        if tasks:
+            await asyncio.wait(tasks)
+            for task in tasks:
+                error = None if task.cancelled() else task.exception()
+                if isinstance(error, OSError | sqlite3.Error):
+                    raise error
+        else:
+            await self._wait_for_due(retries)
 
     async def _wait_for_due(self, retries: RetryStore) -> None:
         self._postponed.clear()

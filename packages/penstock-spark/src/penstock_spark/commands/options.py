@@ -18,6 +18,7 @@ from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
 from penstock.core.java import check_java
 from penstock.core.resources import limit_arenas
+from penstock.core.units import parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +62,14 @@ LargestBatch = Annotated[
         "--max-batch", min=1, metavar="N", help="The largest number of messages in a batch."
     ),
 ]
+LargestBatchBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--max-batch-bytes",
+        metavar="SIZE",
+        help="The largest size of a batch, such as 64MiB; by default by the machine's memory.",
+    ),
+]
 LakeUrl = Annotated[
     str | None,
     typer.Option(
@@ -100,6 +109,16 @@ def parse_time(text: str) -> datetime:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} should be a time such as 2026-01-31T12:00") from error
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def parse_batch_bytes(text: str | None) -> int | None:
+    try:
+        found = None if text is None else parse_bytes(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--max-batch-bytes: {error}") from error
+    if found == 0:
+        raise typer.BadParameter("--max-batch-bytes: should be 1 or more")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
