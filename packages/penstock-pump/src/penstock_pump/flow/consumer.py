@@ -191,6 +191,7 @@ class ConsumerCounters:
 OutcomeCallback = Callable[[Post, PostOutcome, float], Awaitable[None]]
 #: Called for a post that failed and will not be retried, or one that is about to be acknowledged.
 AbandonCallback = Callable[[Post], Awaitable[None]]
+RecordCallback = Callable[[Post, PostOutcome], Awaitable[None]]
 
 
 class PostConsumer:
@@ -205,8 +206,10 @@ class PostConsumer:
         on_abandon: AbandonCallback | None = None,
         log_reject: bool = False,
         on_done: AbandonCallback | None = None,
+        on_record: RecordCallback | None = None,
     ) -> None:
-        """`on_done` is called before a post is acknowledged, whatever became of it."""
+        """`on_done` is called before a post is acknowledged, whatever became of it; `on_record`
+        with each outcome, also that of a rejection."""
         self._log_rejected = log.info if log_reject else log.debug
         self._handler = handler
         self._spans = message_spans()
@@ -216,6 +219,7 @@ class PostConsumer:
         self._dialect = dialect
         self._on_abandon = on_abandon
         self._on_done = on_done
+        self._on_record = on_record
         self._file_order = FileOrder()
         self._pace = BandwidthLimit(self._limits.rate)
         self._capacity = asyncio.Semaphore(self._limits.concurrency)
@@ -379,6 +383,8 @@ class PostConsumer:
         counters = self.counters
         counters.last = time.time()
         counters.lag = counters.last - post.moment / 1e9
+        if self._on_record is not None:
+            await self._on_record(post, outcome)
         if outcome.code == REJECTED:
             counters.rejected[outcome.message] += 1
             self._log_rejected("post rejected", path=post.relpath, reason=outcome.message)
