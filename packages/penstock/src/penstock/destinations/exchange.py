@@ -28,7 +28,7 @@ from penstock.broker.contract import Exchange as AnyExchange
 from penstock.broker.delay import delay_of
 from penstock.broker.fragments import FragmentAssembler
 from penstock.broker.log.observer import confirm_all
-from penstock.broker.message_run import MessageRun, RunSink
+from penstock.broker.message_run import MAX_RUN_MESSAGES, MessageRun, RunSink
 from penstock.broker.parameters import SCHEMA
 from penstock.broker.policies import EffectivePolicy
 from penstock.broker.vhost import VirtualHost
@@ -194,11 +194,12 @@ class ExchangeDriver:
             not sinks
             or channel.state is not None
             or run.flags & SENDER_SELECTED
+            or (len(sinks) > FEW_SINKS and len(run) > MAX_RUN_MESSAGES)
             or not all(sink.takes_runs for sink in sinks)
         ):
             return False
         run.number(self._posted)
-        self._posted += len(run.messages)
+        self._posted += len(run)
         outcome = 0
         for sink in sinks:
             outcome |= sink.push_run(run)

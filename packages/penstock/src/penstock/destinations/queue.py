@@ -257,7 +257,7 @@ class ClassicQueue:
 
     def push_run(self, run: MessageRun) -> int:
         messages = self._messages
-        channel = None if messages.ready else self.consumers.sole(len(run.messages))
+        channel = None if messages.ready else self.consumers.sole()
         if (
             channel is None
             or channel.forward_run is None
@@ -266,7 +266,10 @@ class ClassicQueue:
             or self._consumer_timeout is not None
         ):
             return self._push_each(run)
-        count = len(run.messages)
+        count = len(run)
+        if channel.credit < count:
+            sent = self.push_run(run.part(0, channel.credit))
+            return sent | self._push_each(run.part(channel.credit, count))
         log = messages.log if run.flags & PERSISTENT else None
         deliveries: list[Delivery] | None = None
         if not channel.settled:
@@ -345,8 +348,7 @@ class ClassicQueue:
         count = len(deliveries)
         if count < 2:
             return False
-        messages = [delivery.message for delivery in deliveries]
-        run = MessageRun(messages[0].route, messages[0].flags, messages)
+        run = MessageRun.of([delivery.message for delivery in deliveries])
         channel.credit -= count
         if not channel.forward_run(channel, run, None if channel.settled else deliveries, 0):
             channel.credit += count
@@ -623,10 +625,10 @@ class QueueConsumers:
             waiting.append(waiting.pop(0))
         return channel
 
-    def sole(self, count: int) -> Channel | None:
-        """The next consumer, if all of so many messages go to it."""
+    def sole(self) -> Channel | None:
+        """The next consumer, if all messages go to it as far as it has credit."""
         waiting = self.waiting
-        return waiting[0] if len(waiting) == 1 and waiting[0].credit >= count else None
+        return waiting[0] if len(waiting) == 1 else None
 
     def _choose(self) -> None:
         if len(self._levels) == 1:

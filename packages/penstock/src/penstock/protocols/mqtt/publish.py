@@ -149,12 +149,11 @@ class PublishHandler:
         if qos and terminal.version == 5:
             flags |= MANDATORY
         persistent = int(qos > 0)
-        messages = []
-        for payload in payloads:
-            size = len(payload)
-            header = headers.get(size << 1 | persistent) or self._header(qos, size)
-            messages.append(Message(route, header, payload, flags))
-        run = MessageRun(route, flags, messages)
+        sizes = list(map(len, payloads))
+        if sizes.count(sizes[0]) == len(sizes):
+            sizes = sizes[:1]
+        found = [headers.get(size << 1 | persistent) or self._header(qos, size) for size in sizes]
+        run = MessageRun(route, flags, found if len(found) > 1 else found * len(payloads), payloads)
         if not qos:
             posted = self._exchange.channel_post_run(self._producer, run)
         elif acknowledgements.begin_run(len(numbers)):
@@ -163,7 +162,7 @@ class PublishHandler:
         else:
             posted = False
         if posted:
-            terminal.published += len(messages)
+            terminal.published += len(run)
         return posted
 
     def on_large_publish(

@@ -124,7 +124,7 @@ class MqttWriter:
         if not output.scheduled:
             output.schedule()
         output.out.append(packets)
-        output.delivered += len(run.messages)
+        output.delivered += len(run)
         output.bytes += len(packets)
         if output.bytes > WRITE_HIGH_WATER_BYTES and not output.write_blocked:
             output.block()
@@ -451,13 +451,12 @@ class EncodedPacketCache:
         first = 0x32 if packet_id else 0x30
         fixed_headers = QOS1_FIXED_HEADERS if packet_id else QOS0_FIXED_HEADERS
         identifier = properties = b""
-        for number, message in enumerate(run.messages, packet_id):
+        for number, body in enumerate(run.bodies, packet_id):
             if packet_id:
                 identifier = number.to_bytes(2, "big")
             if version == 5:
-                self.load(message)
+                self.load(run.messages[number - packet_id])
                 properties = self.encoded
-            body = message.body
             rest = len(head) + len(identifier) + len(properties) + len(body)
             yield fixed_headers[rest] if rest < 128 else bytes((first,)) + write_varint(rest)
             yield head
