@@ -14,7 +14,6 @@ whole. Drivers and terminals that cannot use a run get its messages one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Final, Protocol, runtime_checkable
 
 from penstock.broker.contract import MAX_PACKET_ID, Channel, Delivery, Message, Sink
@@ -27,14 +26,19 @@ class MessageRun:
     __slots__ = ("_messages", "bodies", "encoded", "flags", "headers", "packet_id", "route")
 
     def __init__(
-        self, route: bytes, flags: int, headers: Sequence[bytes], bodies: Sequence[bytes]
+        self,
+        route: bytes,
+        flags: int,
+        headers: Sequence[bytes],
+        bodies: Sequence[bytes],
+        messages: list[Message] | None = None,
     ) -> None:
         """All messages have this route and these flags, and their bodies are in memory."""
         self.route = route
         self.flags = flags
         self.headers = headers
         self.bodies = bodies
-        self._messages: list[Message] | None = None
+        self._messages = messages
         #: The packet id of the first message, for sessions in which the ids are free; others follow
         #: it. The sessions of a run share it, so that they share the encoded packets.
         self.packet_id = 0
@@ -42,17 +46,15 @@ class MessageRun:
 
     @classmethod
     def of(cls, messages: list[Message]) -> MessageRun:
-        first = messages[0]
         headers = [message.header for message in messages]
-        run = cls(first.route, first.flags, headers, [message.body for message in messages])
-        run._messages = messages
-        return run
+        bodies = [message.body for message in messages]
+        return cls(messages[0].route, messages[0].flags, headers, bodies, messages)
 
     def part(self, start: int, stop: int) -> MessageRun:
         """Some of the messages, as a run of its own."""
-        part = MessageRun(self.route, self.flags, self.headers[start:stop], self.bodies[start:stop])
-        part._messages = None if self._messages is None else self._messages[start:stop]
-        return part
+        messages = None if self._messages is None else self._messages[start:stop]
+        headers, bodies = self.headers[start:stop], self.bodies[start:stop]
+        return MessageRun(self.route, self.flags, headers, bodies, messages)
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -61,8 +63,9 @@ class MessageRun:
     def messages(self) -> list[Message]:
         """Created for the first one who needs them: those who only pass a run on do not."""
         if self._messages is None:
-            found = map(Message, repeat(self.route), self.headers, self.bodies, repeat(self.flags))
-            self._messages = list(found)
+            route, flags = self.route, self.flags
+            pairs = zip(self.headers, self.bodies, strict=True)
+            self._messages = [Message(route, header, body, flags) for header, body in pairs]
         return self._messages
 
     @property

@@ -127,9 +127,9 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
             await asyncio.wait((starting,))
             return
         await starting
-        return_free_memory()  # the start has taken more than it needs now
-        set_trim_threshold()
         typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
         async with ready(f"listening on {' '.join(broker.addresses)}"):
             with short_gc_pauses():
+                return_free_memory()  # the start has taken more than it needs now
+                set_trim_threshold()
                 await stop.wait()

@@ -244,11 +244,6 @@ class ExchangeDriver:
         else:
             channel.terminal.channel_confirm(channel, receipt)
 
-    @property
-    def _caches(self) -> bool:
-        """Whether nothing but the route of a message matters."""
-        return self.vhost.tracer is None and self.schema is None
-
     def _conforms(self, channel: Channel, message: Message, receipt: int) -> bool:
         """Whether a message conforms to the schema; else it is refused or dead-lettered."""
         assert self.schema is not None
@@ -346,7 +341,7 @@ class ExchangeDriver:
         if self.router.keyed and not message.flags & SENDER_SELECTED:
             sinks = self._match_queues(key, message)
             if sinks:
-                if self._caches:
+                if self.schema is None and self.vhost.tracer is None:
                     self._cache_route(route, sinks)
                 return sinks
         found: dict[Sink, None] = {}
@@ -361,7 +356,8 @@ class ExchangeDriver:
             return (self.vhost.delayed,)
         keyed = self._collect(keys, message, found, set())
         sinks = tuple(found)
-        if keyed and len(keys) == 1 and sinks and self._caches:
+        caches = self.schema is None and self.vhost.tracer is None
+        if keyed and len(keys) == 1 and sinks and caches:
             self._cache_route(route, sinks)
         return sinks
 
@@ -374,10 +370,11 @@ class ExchangeDriver:
         """The sinks of a routing key that leads to no other exchange; none if it leads to one, or
         nowhere."""
         matched = self.router.match(key, message)
-        for destination in matched:
+        sinks = tuple(cast("Iterable[Sink]", matched))
+        for destination in sinks:
             if isinstance(destination, ExchangeDriver):
                 return ()
-        return tuple(dict.fromkeys(cast("Iterable[Sink]", matched)))
+        return sinks if len(sinks) < 2 else tuple(dict.fromkeys(sinks))
 
     def _collect(
         self, keys: list[bytes], message: Message, found: dict[Sink, None], visited: set[str]

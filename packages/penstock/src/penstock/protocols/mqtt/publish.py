@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Sizes whose content headers are cached.
 MAX_CACHED_HEADERS: Final = 4096
+#: Beyond so many, it pays to see whether all have the same size.
+FEW_PAYLOADS: Final = 8
 
 NOT_CONNECTED: Final = "packet before CONNECT was accepted"
 
@@ -149,11 +151,18 @@ class PublishHandler:
         if qos and terminal.version == 5:
             flags |= MANDATORY
         persistent = int(qos > 0)
-        sizes = list(map(len, payloads))
-        if sizes.count(sizes[0]) == len(sizes):
-            sizes = sizes[:1]
-        found = [headers.get(size << 1 | persistent) or self._header(qos, size) for size in sizes]
-        run = MessageRun(route, flags, found if len(found) > 1 else found * len(payloads), payloads)
+        size = len(payloads[0])
+        if len(payloads) > FEW_PAYLOADS and [*map(len, payloads)].count(size) == len(payloads):
+            header = headers.get(size << 1 | persistent) or self._header(qos, size)
+            run = MessageRun(route, flags, [header] * len(payloads), payloads)
+        else:
+            found, messages = [], []
+            for payload in payloads:
+                size = len(payload)
+                header = headers.get(size << 1 | persistent) or self._header(qos, size)
+                found.append(header)
+                messages.append(Message(route, header, payload, flags))
+            run = MessageRun(route, flags, found, payloads, messages)
         if not qos:
             posted = self._exchange.channel_post_run(self._producer, run)
         elif acknowledgements.begin_run(len(numbers)):
