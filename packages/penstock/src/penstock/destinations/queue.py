@@ -268,8 +268,9 @@ class ClassicQueue:
             return self._push_each(run)
         count = len(run)
         if channel.credit < count:
-            sent = self.push_run(run.part(0, channel.credit))
-            return sent | self._push_each(run.part(channel.credit, count))
+            split = channel.credit  # which the first part uses up
+            sent = self.push_run(run.part(0, split))
+            return sent | self._push_each(run.part(split, count))
         log = messages.log if run.flags & PERSISTENT else None
         deliveries: list[Delivery] | None = None
         if not channel.settled:

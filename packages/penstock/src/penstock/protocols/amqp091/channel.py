@@ -297,15 +297,17 @@ class AmqpChannel:
         # The first message makes producer, flags and route known.
         self.publish(route, bits, headers[0], bodies[0])
         headers, bodies = headers[1:], bodies[1:]
-        if not self.is_idle or self._post_run(route, bits, headers, bodies):
+        if not bodies or not self.is_idle or self._post_run(route, bits, headers, bodies):
             return
         if len(bodies) > MAX_RUN_MESSAGES:  # there may be many receivers: the next are shorter
             self.run_limit = MAX_RUN_MESSAGES
         for start in range(0, len(bodies), MAX_RUN_MESSAGES):
             part = slice(start, start + MAX_RUN_MESSAGES)
+            if self.closing:  # after an error
+                return
             if not self._post_run(route, bits, headers[part], bodies[part]):
                 for header, body in zip(headers[part], bodies[part], strict=True):
-                    if self.is_idle:  # else an error closed the channel
+                    if not self.closing:
                         self.publish(route, bits, header, body)
 
     def _post_run(self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]) -> bool:
