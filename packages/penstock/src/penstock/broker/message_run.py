@@ -14,6 +14,7 @@ whole. Drivers and terminals that cannot use a run get its messages one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final, Protocol, runtime_checkable
 
 from penstock.broker.contract import MAX_PACKET_ID, Channel, Delivery, Message, Sink
@@ -63,9 +64,8 @@ class MessageRun:
     def messages(self) -> list[Message]:
         """Created for the first one who needs them: those who only pass a run on do not."""
         if self._messages is None:
-            route, flags = self.route, self.flags
-            pairs = zip(self.headers, self.bodies, strict=True)
-            self._messages = [Message(route, header, body, flags) for header, body in pairs]
+            found = map(Message, repeat(self.route), self.headers, self.bodies, repeat(self.flags))
+            self._messages = list(found)
         return self._messages
 
     @property

@@ -156,13 +156,11 @@ class PublishHandler:
             header = headers.get(size << 1 | persistent) or self._header(qos, size)
             run = MessageRun(route, flags, [header] * len(payloads), payloads)
         else:
-            found, messages = [], []
+            found = []
             for payload in payloads:
                 size = len(payload)
-                header = headers.get(size << 1 | persistent) or self._header(qos, size)
-                found.append(header)
-                messages.append(Message(route, header, payload, flags))
-            run = MessageRun(route, flags, found, payloads, messages)
+                found.append(headers.get(size << 1 | persistent) or self._header(qos, size))
+            run = MessageRun(route, flags, found, payloads)
         if not qos:
             posted = self._exchange.channel_post_run(self._producer, run)
         elif acknowledgements.begin_run(len(numbers)):
