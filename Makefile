@@ -18,7 +18,7 @@ EDITABLE := $(foreach package,$(PACKAGES),-e packages/$(package)[test])
 
 # Five files run at a time, the longest first (tests/order.py). Each worker has its own servers. They
 # are more than there are cores, because many tests wait for servers and clients.
-PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
+PARALLEL := --workers 5
 
 # Tests start some thousand programs: what those were compiled to is kept, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -41,7 +41,7 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers peers-new lint collected test test-all test-spark-oldest bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
+.PHONY: help setup up peers peers-new lint test test-all test-spark-oldest bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -74,17 +74,16 @@ lint: setup ## What can be said without running anything: ruff, mypy, the rooms'
 	$(BIN)/lint-imports
 
 test: SELECTED := not slow
-test: collected ## All checks and the tests that do not take long
+test: setup peers ## All checks and the tests that do not take long
 	$(CHECKED)
 
 test-all: SELECTED := slow or not slow
-test-all: collected peers-new ## The same, and the tests that do take long
+test-all: setup peers peers-new ## The same, and the tests that do take long
 	$(CHECKED)
 
 # Beside the environment's own Spark, without another environment.
-test-spark-oldest: collected ## The Spark connector with the oldest Spark that it supports
-	@test -d .peers/pyspark-4.2 || $(BIN)/pip install --quiet --no-deps --target .peers/pyspark-4.2 pyspark==4.2.0
-	PYTHONPATH=$(CURDIR)/.peers/pyspark-4.2 $(BIN)/pytest -n 2 --dist loadfile -m 'not peer and not slow' \
+test-spark-oldest: setup peers ## The Spark connector with the oldest Spark that it supports
+	PYTHONPATH=$(CURDIR)/$(lastword $(sort $(wildcard .peers/pyspark-*))) $(BIN)/pytest --workers 2 -m 'not peer and not slow' \
 		$(foreach part,batch loss register stream write,packages/penstock-spark/tests/pipeline/test_$(part).py)
 
 # One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.
@@ -98,7 +97,7 @@ dist: setup $(SITE) ## Wheels, source distributions and bills of materials of al
 	@$(BIN)/pytest -q -m 'slow or not slow' tests/distributions
 
 # Lint and tests side by side: the tests leave time for it while they wait. What lint says is shown
-# after the tests.
+# after the tests. Some tests load their peer when they are collected, so peers are there first.
 define CHECKED
 @said=$$(mktemp); trap 'rm -f "$$said"' EXIT; status=0; \
 $(MAKE) --no-print-directory lint >"$$said" 2>&1 & lint=$$!; \
@@ -106,11 +105,6 @@ $(BIN)/pytest $(PARALLEL) -m '$(SELECTED)' || status=$$?; \
 wait $$lint || status=$$?; \
 cat "$$said"; exit $$status
 endef
-
-# Every test can be loaded, and is compiled once, not by each worker. Some tests load their peer, so
-# peers are there first.
-collected: setup peers
-	@$(BIN)/pytest --collect-only -qqq | sed '/: [0-9]*$$/d'
 
 bench: setup peers ## Penstock beside its peers, for hours; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md

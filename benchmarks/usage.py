@@ -63,6 +63,10 @@ def tree_of(root: int) -> list[int]:
     return list(_tree([root], _stats()))
 
 
+def children_of(pid: int) -> list[int]:
+    return [child for child, stat in _stats().items() if stat.parent == pid]
+
+
 def usage_of(roots: Iterable[int]) -> Usage:
     """What the processes `roots` and all their descendants have used."""
     stats = _stats()

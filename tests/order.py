@@ -3,10 +3,15 @@
 Several files run at a time, and a free worker takes the next. Files on Spark use the processors and
 the others mostly wait for their servers, so they alternate. The list is from the durations of a
 whole run (`pytest --durations=0`); other files follow in the order of their folders.
+
+Some servers of the fixtures take many seconds of processor time to start. Only some workers start
+them, and run the files that use them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +36,7 @@ LONGEST: Final = (
     "pipeline/flow/test_kills.py",
     "store/test_bulk_load.py",
     "integration/jobs/test_schedules.py",
+    "pipeline/test_oldest_spark.py",
     "pipeline/test_register.py",
     "integration/clients/test_celery.py",
     "web/hives/test_app.py",
@@ -74,6 +80,9 @@ LONGEST: Final = (
     "store/test_migrations.py",
 )
 
+#: Fixture → how many workers at most start its server, as long as other files are left.
+COSTLY: Final = {"spark": 3, "rabbitmq": 2, "plugged_rabbitmq": 2, "embedded": 3}
+
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Order files, and leave the order within each as it is."""
@@ -83,3 +92,29 @@ def longest_first(items: list[pytest.Item]) -> None:
         return place.get(str(item.path).rpartition("/tests/")[2], len(place)), item.path
 
     items.sort(key=key)
+
+
+def costly_fixtures(items: Sequence[pytest.Item]) -> set[str]:
+    """Those that some of the tests use, or are parametrised with."""
+    found: set[str] = set()
+    for item in items:
+        if isinstance(item, pytest.Function):
+            found.update(item.fixturenames)
+            if hasattr(item, "callspec"):
+                found.update(each for each in item.callspec.params.values() if type(each) is str)
+    return found & COSTLY.keys()
+
+
+def choose_file(
+    files: Sequence[AbstractSet[str]], ours: AbstractSet[str], others: Sequence[AbstractSet[str]]
+) -> int:
+    """Which file a worker takes next.
+
+    `files` are the costly fixtures of those that are left; `ours` and `others` are the fixtures
+    that this worker and the others have.
+    """
+
+    def is_open(name: str) -> bool:
+        return name in ours or sum(name in each for each in others) < COSTLY[name]
+
+    return next((number for number, need in enumerate(files) if all(map(is_open, need))), 0)

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Final, Protocol
@@ -29,7 +30,7 @@ STOP_SECONDS: Final = 60.0
 #: Below the ports the system gives to clients: one of theirs could be taken by a client while its
 #: server restarts, even by one that is trying to reconnect to it and reaches itself.
 SERVER_PORTS: Final = range(20_000, 32_000)
-#: Of these, each worker of pytest-xdist has a share to itself.
+#: Of these, each worker of `pytest --workers` has a share to itself.
 WORKERS: Final = 8
 
 
@@ -75,20 +76,18 @@ class MqttBroker(Protocol):
     def kill(self) -> None: ...
 
 
-def _shuffled_ports() -> Iterator[int]:
-    """Those of this process: none comes again while its server may still be starting."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    ours = SERVER_PORTS[worker % WORKERS :: WORKERS]
+@cache
+def _shuffled_ports(worker: str) -> Iterator[int]:
+    """Those of a worker: none comes again while its server may still be starting."""
+    ours = SERVER_PORTS[int(worker) % WORKERS :: WORKERS]
     return cycle(random.SystemRandom().sample(ours, len(ours)))
-
-
-_ports: Final = _shuffled_ports()
 
 
 def free_port() -> int:
     """A port for a server that nobody listens on, and that nobody else here is given."""
+    ports = _shuffled_ports(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
-        port = next(_ports)
+        port = next(ports)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

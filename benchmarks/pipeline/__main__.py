@@ -14,6 +14,7 @@ from benchmarks.harness import command
 from benchmarks.harness.machine import this_machine
 from benchmarks.harness.page import put_chapter
 from benchmarks.pipeline import catchup, clusters, engines, live, state_store, tables
+from penstock_spark.flow import LARGEST_BATCH
 from penstock_spark.session import flow_session
 
 _CHOICES: Final = ("live", "backlog", "engines", "state", "clusters")
@@ -32,7 +33,7 @@ def main(
     sensors: Annotated[int, typer.Option(min=1, help="How many report.")] = catchup.SENSORS,
     seconds: Annotated[float, typer.Option(min=1.0, help="How long live reports come.")] = 60.0,
     interval: Annotated[float, typer.Option(help="From one report of a sensor to the next.")] = 10,
-    most: Annotated[int, typer.Option(min=1, help="Reports in a batch.")] = 500_000,
+    most: Annotated[int, typer.Option(min=1, help="Reports in a batch.")] = LARGEST_BATCH,
     master: Annotated[str, typer.Option(help="Spark's.")] = "local[2]",
     quick: command.Quick = False,
     markdown: command.Markdown = None,

@@ -16,6 +16,7 @@ from benchmarks.pipeline.parts import Spent
 from penstock_hives.occupancy.flow import HivesFlow
 from penstock_hives.sensors.fleet import Fleet
 from penstock_spark.directory import FlowDirectory
+from penstock_spark.flow import LARGEST_BATCH
 from penstock_spark.progress import FlowProgress
 from penstock_spark.runner import FlowRunner, SourceOptions
 
@@ -46,7 +47,7 @@ class CaughtUp:
 
 
 def catch_up(
-    spark: SparkSession, reports: int, sensors: int = SENSORS, most: int = 500_000
+    spark: SparkSession, reports: int, sensors: int = SENSORS, most: int = LARGEST_BATCH
 ) -> CaughtUp:
     """In batches of at most so many; what is in the tables at the end is checked."""
     fleet = Fleet(start=START, seed=1, sensors=sensors)

@@ -30,7 +30,7 @@ from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.pipeline.backlog import EXCHANGE
 from benchmarks.pipeline.ground import Ground, ground
 from benchmarks.pipeline.parts import command_of
-from benchmarks.usage import proportional_bytes, tree_of
+from benchmarks.usage import children_of, proportional_bytes, tree_of
 from penstock.client import blocking_client
 from penstock.client.amqp091.bulk_publisher import BulkPublisher
 from penstock.core.basic_properties import (
@@ -71,11 +71,12 @@ class Memory:
     java: int = 0
     driver: int = 0
     workers: int = 0  #: Python's, and the processes that plan
+    nightly: int = 0  #: the process of nightly work, with its Java and workers
     at: float = 0.0  #: seconds after the first report
 
     @property
     def total(self) -> int:
-        return self.java + self.driver + self.workers
+        return self.java + self.driver + self.workers + self.nightly
 
 
 @dataclass(slots=True)
@@ -154,15 +155,18 @@ class _MemorySampler(threading.Thread):
             self.most = max(self.most, now, key=lambda memory: memory.total)
 
     def _sample(self, at: float) -> Memory:
-        java = workers = 0
-        for pid in tree_of(self._pid):
-            if pid == self._pid:
-                continue
-            if "java" in command_of(pid):
-                java += proportional_bytes(pid)
-            else:
-                workers += proportional_bytes(pid)
-        return Memory(java, proportional_bytes(self._pid), workers, at)
+        java = workers = nightly = 0
+        for child in children_of(self._pid):
+            is_nightly = "java" not in command_of(child)  # the driver forks nothing else
+            for pid in tree_of(child):
+                size = proportional_bytes(pid)
+                if is_nightly:
+                    nightly += size
+                elif "java" in command_of(pid):
+                    java += size
+                else:
+                    workers += size
+        return Memory(java, proportional_bytes(self._pid), workers, nightly, at)
 
 
 def _report(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from benchmarks.usage import tree_of, usage_of
+from benchmarks.usage import children_of, tree_of, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,9 @@ class Spent:
     database: float
     spark: float  #: Java
     python: float  #: the driver and the workers
-    driver: float = 0.0  #: of the last two: this process and its Java, in local mode with tasks
+    #: Of the last two: this process, its Java and the Python processes that this starts to plan and
+    #: to ask the broker; in local mode with tasks.
+    driver: float = 0.0
 
     @property
     def total(self) -> float:
@@ -39,13 +41,19 @@ def spent(brokers: Iterable[int], database: int) -> Spent:
     for root in _children():
         if "java" not in command_of(root):
             continue
-        for pid in tree_of(root):
-            seconds = _own(pid) + _reaped(pid)
-            if "java" in command_of(pid):
-                java += seconds
-                driver += seconds if "SparkSubmit" in _arguments(pid) else 0.0
-            else:
-                python += seconds
+        submitted = "SparkSubmit" in _arguments(root)
+        for child in children_of(root):
+            planning = submitted and "java" not in command_of(child)
+            for pid in tree_of(child):
+                seconds = _own(pid) + _reaped(pid)
+                if "java" in command_of(pid):
+                    java += seconds
+                else:
+                    python += seconds
+                    driver += seconds if planning else 0.0
+        seconds = _own(root) + _reaped(root)
+        java += seconds
+        driver += seconds if submitted else 0.0
     return Spent(served, stored, java, python, driver)
 
 

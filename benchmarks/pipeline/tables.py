@@ -20,7 +20,8 @@ Each of {sensors:,} sensors reports every {interval:g} s, {rate:,.0f} reports pe
 per hive, for {seconds:g} s. Latency is measured from the broker's receipt of a report until a
 subscriber has the hive's new figure: after the commit of `hive_status` and the way back through the
 broker. *MiB* is the memory of the pipeline's processes when they had most, as proportional set
-size, *at* so many seconds after the first report."""
+size, *at* so many seconds after the first report; *nightly* is the process of forecasts or
+analytics that ran then, with its Java and workers."""
 _BACKLOG: Final = """## Backlog
 
 A stream holds the messages of a fleet of 2,000 sensors at 1,116 hives with its usual faults,
@@ -85,12 +86,13 @@ def _lived(lived: Lived) -> Iterator[str]:
     yield ""
     heads = (
         *("figures", "p50 s", "p95 s", "p99 s", "max s"),
-        *("MiB", "Java", "driver", "workers", "at", "load"),
+        *("MiB", "Java", "driver", "workers", "nightly", "at", "load"),
     )
     of = lived.latencies
     row = [f"{len(of):,}", *(f"{np.percentile(of, each):.2f}" for each in (50, 95, 99, 100))]
     memory = lived.memory
-    for part in (memory.total, memory.java, memory.driver, memory.workers):
+    parts = (memory.java, memory.driver, memory.workers, memory.nightly)
+    for part in (memory.total, *parts):
         row.append(f"{part / 2**20:,.0f}")
     yield from table(heads, [[*row, f"{memory.at:.0f}", f"{lived.load:.1f}"]])
 

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 import venv
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from hatchling.build import build_sdist, build_wheel
 
 from tests.paths import ROOT
 
@@ -25,34 +28,24 @@ class Distribution(NamedTuple):
     source: Path
 
 
-def build(project: Path, folder: Path, *targets: str) -> None:
-    """Wheel and source distribution of a project, or one of them."""
-    words = [word for target in targets for word in ("-t", target)]
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", *words, "-d", str(folder)],
-        cwd=project,
-        check=True,
-        capture_output=True,
-        timeout=BUILDING_SECONDS,
-    )
+def build(project: Path, folder: Path) -> Distribution:
+    """The wheel and the source distribution of a project."""
+    folder.mkdir(exist_ok=True)
+    with chdir(project):
+        wheel, source = build_wheel(str(folder)), build_sdist(str(folder))
+    return Distribution(folder / wheel, folder / source)
 
 
 @cache
 def build_all(folder: Path) -> dict[str, Distribution]:
-    found = {}
-    for package in PACKAGES:
-        build(ROOT / "packages" / package, folder)
-        stem = package.replace("-", "_")
-        [wheel], [source] = folder.glob(f"{stem}-*.whl"), folder.glob(f"{stem}-*.tar.gz")
-        found[package] = Distribution(wheel, source)
-    return found
+    return {package: build(ROOT / "packages" / package, folder) for package in PACKAGES}
 
 
 class Environment:
     """A virtual environment with wheels in it."""
 
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder, with_pip=True)
+    def __init__(self, folder: Path, *, with_pip: bool = False) -> None:
+        venv.create(folder, with_pip=with_pip)
         self.folder = folder
         self.python = folder / "bin" / "python"
 
@@ -78,10 +71,15 @@ class Environment:
             timeout=BUILDING_SECONDS,
         )
 
-    def install(self, *words: object) -> None:
-        pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    def pip(self, *words: object) -> str:
+        """The output of this environment's pip: to install it would take longer than the tests."""
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", self.python)
         done = self.run(*pip, *words)
         assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def install(self, *words: object) -> None:
+        self.pip("install", "--quiet", "--no-compile", *words)
 
     def install_with_dependencies(self, distribution: Path) -> None:
         """Our packages come from the folder of the distribution, all others from the index."""

@@ -55,7 +55,7 @@ def empty() -> Iterator[Environment]:
     """Where the embedded database can run as another user."""
     with grounds_of_its_own() as folder:
         folder.chmod(0o755)
-        yield Environment(folder / "empty")
+        yield Environment(folder / "empty", with_pip=True)
 
 
 def install(environment: Environment, distribution: Distribution) -> None:

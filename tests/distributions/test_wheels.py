@@ -59,7 +59,7 @@ def borrowing(tmp_path: Path) -> Environment:
 def test_a_plain_installation_has_few_dependencies_and_runs_a_broker(
     plain: Environment, tmp_path: Path
 ) -> None:
-    installed = plain.run(plain.python, "-m", "pip", "list", "--format=freeze").stdout.split()
+    installed = plain.pip("list", "--format=freeze").split()
     assert not {"pyspark", "fastapi", "nicegui", "firebase-admin"} & {
         each.partition("==")[0] for each in installed
     }
@@ -117,9 +117,8 @@ def test_a_source_distribution_builds_the_same_wheel(
         archive.extraction_filter = DATA_FILTER
         archive.extractall(tmp_path)
     [project] = tmp_path.iterdir()
-    build(project, tmp_path / "again", "wheel")
-    [again] = (tmp_path / "again").glob("*.whl")
-    assert contents(again) == contents(distributions[package].wheel)
+    again = build(project, tmp_path / "again")
+    assert contents(again.wheel) == contents(distributions[package].wheel)
     assert list(project.glob("tests/**/test_*.py"))
 
 

@@ -98,7 +98,6 @@ class BatchProcessor:
 
         def apply(files: BronzeFiles) -> None:
             rows = batch.rows if files.files == batch.files else files.count()
-            messages = files.frame(spark, table)
             source = ",".join(sorted(batch.ends)) or self.flow.name
             with batch_span(
                 source,
@@ -106,7 +105,7 @@ class BatchProcessor:
                 lambda: files.read(["headers"]),
                 **{"penstock.flow": self.flow.name, "penstock.batch": batch.batch},
             ):
-                self.flow.apply(FlowBatch(batch.batch, messages, files, rows, lake))
+                self.flow.apply(FlowBatch(batch.batch, spark, files, rows, lake))
 
         progress = FlowProgress(self.directory.progress, self.flow.name)
         files = BronzeFiles(table.location, batch.files, batch.batch, batch.batch, shards=shards)

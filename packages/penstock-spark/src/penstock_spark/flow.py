@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.core.errors import ResourceLocked
 from penstock.core.logs import get_logger
@@ -39,20 +39,31 @@ if TYPE_CHECKING:
     from penstock_spark.stream_declaration import StreamDeclaration
 
 
+#: Messages of a batch. A batch has what has arrived, so only a backlog makes large ones; the larger
+#: they are, the less the driver costs.
+LARGEST_BATCH: Final = 2_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class FlowBatch:
     id: int
-    #: The connector's columns, `timestamp` never null, with `day` (UTC, of the timestamp), `batch`
-    #: and `shard`. Read from files, so that several actions on it are cheap.
-    messages: DataFrame
-    bronze_files: BronzeFiles  #: the same messages, for workers that read files or their shards
+    spark: SparkSession
+    bronze_files: BronzeFiles  #: its messages, for workers that read files or their shards
     rows: int
     lake: Lake  #: of the generation of this batch
     is_rebuild: bool = False  #: of a rebuild: the current tables stay unchanged
 
     @property
-    def spark(self) -> SparkSession:
-        return self.messages.sparkSession
+    def messages(self) -> DataFrame:
+        """The connector's columns, `timestamp` never null, with `day` (UTC, of the timestamp),
+        `batch` and `shard`.
+
+        Read from files, so that several actions on it are cheap. Spark lists the files each time
+        that this is called.
+        """
+        from penstock_spark.bronze import MESSAGES_TABLE
+
+        return self.bronze_files.frame(self.spark, self.lake.table(MESSAGES_TABLE))
 
     @property
     def generation(self) -> int:

@@ -2,7 +2,8 @@
 
 Nightly work loads libraries, plans large queries and caches tables: memory that a long-running
 driver, its Java and its workers would keep. With a local master such work runs in a new process,
-one at a time, and its memory is returned when it ends. On a cluster it uses the given session.
+one at a time, on half of the cores, and its memory is returned when it ends. On a cluster it uses
+the given session.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.core.logs import configure_logs, log_settings
 from penstock_spark.session import flow_session
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from penstock.core.config import LogSettings
@@ -55,7 +57,7 @@ def in_own_session(
         receiver, sender = spawn.Pipe(duplex=False)
         process = spawn.Process(
             target=_run,
-            args=(sender, log_settings(), context.master, settings, work, arguments),
+            args=(sender, log_settings(), _half_of(context), settings, work, arguments),
             daemon=True,  # ends with this process
         )
         process.start()
@@ -70,6 +72,11 @@ def in_own_session(
         raise OwnSessionFailed(f"{error}, exit status {process.exitcode}")
     found: T = result
     return found
+
+
+def _half_of(context: SparkContext) -> str:
+    """A master with fewer tasks at a time: each has a worker with its memory."""
+    return f"local[{max(1, context.defaultParallelism // 2)}]"
 
 
 def _run(

@@ -208,10 +208,9 @@ class _RebuiltGeneration:
 
         def apply(files: BronzeFiles) -> None:
             nonlocal rows
-            messages = files.frame(self._spark, table)
             rows = files.count()
             self._flow.apply(
-                FlowBatch(group.last, messages, files, rows, self.lake, is_rebuild=True)
+                FlowBatch(group.last, self._spark, files, rows, self.lake, is_rebuild=True)
             )
 
         files = BronzeFiles(table.location, group.files, self.next, None, self._until, shards)

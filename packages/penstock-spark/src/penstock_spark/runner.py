@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core import errors
 from penstock.core.logs import get_logger
+from penstock.core.resources import memory_total
 from penstock.core.retry import RetryPolicy, is_transient
+from penstock.core.units import MiB
 from penstock.wire.amqp091.errors import is_transient_amqp_error
 from penstock_spark import bronze
 from penstock_spark.batch_processor import (
@@ -38,7 +40,7 @@ from penstock_spark.batch_processor import (
 )
 from penstock_spark.directory import FlowDirectory, FlowLock
 from penstock_spark.errors import DataLost
-from penstock_spark.flow import PipelineFlow
+from penstock_spark.flow import LARGEST_BATCH, PipelineFlow
 from penstock_spark.lake.storage import StorageFull
 from penstock_spark.progress import FlowProgress, RunState
 from penstock_spark.session import BATCH_PLANNER, end_planners
@@ -62,12 +64,23 @@ FOREVER: Final = RetryPolicy(1.0, 30.0, float("inf"))
 _MAX_ATTEMPTS: Final = 3
 
 
+#: Bytes of a batch: the share of the memory, and at most. Workers hold a few messages of it, in
+#: several forms; the database holds what it changes.
+_BATCH_SHARE: Final = 1 / 32
+_LARGEST_BATCH_BYTES: Final = 512 * MiB
+
+
+def largest_batch_bytes() -> int:
+    return min(int(memory_total() * _BATCH_SHARE), _LARGEST_BATCH_BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     url: str
     management_url: str | None = None  #: None: where the broker says, or its default port
     starting: str = "earliest"  #: for streams that are not in bronze
-    max_offsets: int = 500_000  #: the largest batch
+    max_offsets: int = LARGEST_BATCH
+    max_bytes: int | None = None  #: of a batch; None: by the memory of the machine
     fail_on_loss: bool = True
     every: float = 0.25  #: seconds between the beginnings of batches
     shards: int | None = None  #: of a new bronze table; None: the default
@@ -235,6 +248,7 @@ class FlowRunner:
             streams=self._flow.streams,
             startingOffsets=starting,
             maxOffsetsPerTrigger=source.max_offsets,
+            maxBytesPerTrigger=source.max_bytes or largest_batch_bytes(),
             failOnDataLoss=source.fail_on_loss,
         )
         if source.management_url is not None:

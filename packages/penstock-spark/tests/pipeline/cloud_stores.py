@@ -43,6 +43,7 @@ class CloudHandler(BaseHTTPRequestHandler):
     """What both have in common: objects by name, ranges, and creating one that does not exist."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     #: Set by `_serve`.
     blobs: dict[str, Blob]
     parts: dict[tuple[str, str], bytes]

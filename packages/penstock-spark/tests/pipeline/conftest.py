@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.peers import Broker, Penstock
+from tests.peers import Broker, PeerMissing, Penstock
+from tests.pipeline.azurite import azurite_store
 from tests.pipeline.cloud_stores import CloudStore, azure_store, google_store
 from tests.pipeline.object_store import ObjectStore, object_store
 
@@ -103,6 +105,16 @@ def s3() -> Iterator[ObjectStore]:
 @pytest.fixture(scope="session")
 def azure() -> Iterator[CloudStore]:
     with azure_store() as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudStore]:
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(azurite_store(tmp_path_factory.mktemp("azurite")))
+        except PeerMissing as peer:
+            pytest.skip(str(peer))  # not every machine reaches what npm installs
         yield store
 
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from penstock_spark.own_session import OwnSessionFailed, in_own_session
 
 
-def count_rows(spark: SparkSession, rows: int) -> tuple[int, int]:
-    """And the process."""
-    return spark.range(rows).count(), os.getpid()
+def count_rows(spark: SparkSession, rows: int) -> tuple[int, int, int]:
+    """And the process, and how many tasks it runs at a time."""
+    return spark.range(rows).count(), os.getpid(), spark.sparkContext.defaultParallelism
 
 
 def refuse(spark: SparkSession) -> None:
@@ -29,9 +29,10 @@ class Exit:
 
 @pytest.mark.slow
 def test_work_returns_its_result_from_another_process(spark: SparkSession) -> None:
-    rows, process = in_own_session(spark, count_rows, 7)
+    rows, process, tasks = in_own_session(spark, count_rows, 7)
 
     assert rows == 7
+    assert tasks == spark.sparkContext.defaultParallelism // 2
     assert process != os.getpid()
     assert spark.range(3).count() == 3  # this session is still there
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.broker.contract import Channel
-from penstock.destinations.queue import QueueConsumers
+from penstock.destinations.queue_consumers import QueueConsumers
 from tests.doubles import Listener, Recorder
 
 

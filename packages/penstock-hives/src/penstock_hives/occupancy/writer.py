@@ -47,8 +47,10 @@ CURRENT_GENERATION: Final = 0
 SMALL_BATCH: Final = 5_000
 #: Up to this many hives are checked, or published, without a Spark job.
 SMALL_HIVES: Final = 5_000
-#: Fewer messages than this are not worth another task.
+#: Fewer messages than this are not worth another task, …
 _TASK_ROWS: Final = 50_000
+#: … and more are too many for one: a task holds its messages in memory, about 1 kB each.
+_MAX_TASK_ROWS: Final = 250_000
 #: Hives that one transaction checks; batches wait for it.
 _HIVES_PER_TRANSACTION: Final = 250
 _LOCK: Final = "SELECT {}(hashtextextended('penstock_hives.occupancy.gold', %s))"
@@ -140,7 +142,7 @@ class OccupancyWriter:
                     return False
                 staging.create(connection)
                 now = self._now(generation, connection)
-            tasks = max(1, min(available_tasks(batch.spark), batch.rows // _TASK_ROWS))
+            tasks = silver_tasks(batch, available_tasks(batch.spark))
             job = BatchJob(self._flow, self._urls.database, generation, staging, silver, tasks)
             done = job.run(batch.spark, batch.bronze_files, now)
             silver.commit(batch.lake, done.files)
@@ -325,6 +327,14 @@ def merge_staged(connection: Connection, rows: GoldRows) -> list[HiveStatus]:
 def _log_notices(notices: Sequence[dict[str, Any]]) -> None:
     for notice in notices:
         log.warning("sensor notice", **notice)
+
+
+def silver_tasks(batch: FlowBatch, available: int) -> int:
+    """As many as can run at a time, as far as it is worth it; more for a batch that is too large
+    for these; at most one for each shard."""
+    wanted = min(available, batch.rows // _TASK_ROWS)
+    needed = -(-batch.rows // _MAX_TASK_ROWS)
+    return max(1, min(max(wanted, needed), batch.bronze_files.shards))
 
 
 def available_tasks(spark: SparkSession) -> int:

@@ -49,6 +49,7 @@ def create_app(
     PROBLEMS.install(app)
     for router in (
         routes.job_routes(limits),
+        routes.overview_routes(),
         routes.single_job_routes(),
         routes.dead_letter_routes(),
         routes.schedule_routes(limits),

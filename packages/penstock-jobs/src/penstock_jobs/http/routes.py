@@ -101,6 +101,13 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         """List jobs, newest first."""
         return Jobs.of(await jobs.list(page, size, state, kind, text))
 
+    return router
+
+
+def overview_routes() -> APIRouter:
+    """All jobs together."""
+    router = APIRouter(tags=["jobs"])
+
     @router.get("/workers", responses=problem_responses())
     async def workers(jobs: JobView) -> dict[str, list[Job]]:
         """What each worker runs, the longest first."""
@@ -121,16 +128,16 @@ def job_routes(limits: ApiLimits) -> APIRouter:
         """Changes of all jobs as they happen."""
         return event_stream(jobs.watch_all(parse_last_event_id(last_event_id)))
 
-    @router.get("/jobs/{id}", responses=problem_responses(404))
-    async def job(jobs: JobView, id: JobId) -> Job:  # noqa: A002 - the name in the path
-        """A job."""
-        return Job.of(await jobs.get(id))
-
     return router
 
 
 def single_job_routes() -> APIRouter:
     router = APIRouter(prefix="/jobs/{id}", tags=["jobs"])
+
+    @router.get("", responses=problem_responses(404))
+    async def job(jobs: JobView, id: JobId) -> Job:  # noqa: A002 - the name in the path
+        """A job."""
+        return Job.of(await jobs.get(id))
 
     @router.get(
         "/progress",
@@ -219,9 +226,7 @@ def schedule_routes(limits: ApiLimits) -> APIRouter:
     @router.get("/schedules", tags=["schedules"], responses=problem_responses())
     async def schedules(jobs: JobView) -> list[ScheduleEntry]:
         """List schedules."""
-        jobs.check_operator("read schedules")
-        found = await asyncio.to_thread(jobs.schedules.schedules)
-        return [ScheduleEntry.of(each) for each in found]
+        return [ScheduleEntry.of(each) for each in await jobs.list_schedules()]
 
     @router.put("/schedules/{id}", tags=["schedules"], responses=problem_responses(400, 403, 422))
     async def put(jobs: JobView, id: JobId, schedule: NewSchedule) -> ScheduleEntry:  # noqa: A002
@@ -233,18 +238,26 @@ def schedule_routes(limits: ApiLimits) -> APIRouter:
         )
         new = JobSchedule(id, body, schedule.every, schedule.cron, schedule.zone, options)
         check([occurrence(new, id).kind])
-        added = await asyncio.to_thread(jobs.schedules.add_schedule, new, replace=True)
-        await jobs.log_action("changed schedule", id)
-        return ScheduleEntry.of(added)
+        return ScheduleEntry.of(await jobs.put_schedule(new))
 
     @router.delete(
         "/schedules/{id}", tags=["schedules"], status_code=204, responses=problem_responses(404)
     )
     async def delete(jobs: JobView, id: JobId) -> None:  # noqa: A002
         """Remove a schedule; jobs that it has started continue."""
-        jobs.check_operator("change schedules")
-        await asyncio.to_thread(jobs.schedules.remove_schedule, id)
-        await jobs.log_action("removed schedule", id)
+        await jobs.remove_schedule(id)
+
+    @router.post("/schedules/{id}/pause", tags=["schedules"], responses=problem_responses(403, 404))
+    async def pause(jobs: JobView, id: JobId) -> ScheduleEntry:  # noqa: A002
+        """Start no more jobs of a schedule."""
+        return ScheduleEntry.of(await jobs.pause_schedule(id, paused=True))
+
+    @router.post(
+        "/schedules/{id}/resume", tags=["schedules"], responses=problem_responses(403, 404)
+    )
+    async def resume(jobs: JobView, id: JobId) -> ScheduleEntry:  # noqa: A002
+        """Start jobs of a paused schedule again; missed ones are started once."""
+        return ScheduleEntry.of(await jobs.pause_schedule(id, paused=False))
 
     return router
 

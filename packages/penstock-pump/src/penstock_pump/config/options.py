@@ -217,6 +217,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("cluster_aliases ca", "", "cluster_aliases", words),
         ("gateway_for gf", "", "gateway_for", words),
         ("source_from_exchange sfe", "sourceFromExchange", "source_from_exchange", flag),
+        ("", "sourceFromMessage", "source_from_message", flag),
         ("", "inlineOnly", "inline_only", flag),
         ("", "baseUrl_relPath", "base_url_relpath", flag),
         ("", "acceptSizeWrong", "accept_size_wrong", flag),
@@ -238,7 +239,6 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("", "byteRateMax", "bandwidth", size),
         ("preserve_mode pm", "permCopy", "preserve_mode", flag),
         ("preserve_time pt", "timeCopy", "preserve_time", flag),
-        ("", "nofsetstat", None, flag),
         ("delete", "=", "delete", flag),
         ("inplace in assemble", "inplace", "inplace", flag),
         ("", "sundew_compat_regex_first_match_is_zero", "groups_from_zero", flag),
@@ -259,10 +259,10 @@ TABLE: Final[tuple[ConfOption, ...]] = (
             "post_base_dir pbd post_document_root pdr", "post_baseDir post_documentRoot",
             "post_base_dir", str,
         ),
-        ("post_base_url pbu url u post_url", "post_baseUrl", "post_base_url", str),
     ),
     *_honoured(
         PUBLISHERS,
+        ("post_base_url pbu url u post_url", "post_baseUrl", "post_base_url", str),
         ("post_broker pb", "post_broker", "post_broker", str),
         ("post_exchange pe px", "post_exchange", "post_exchange", str),
         ("post_exchange_suffix", "post_exchangeSuffix", "post_exchange_suffix", str),
@@ -294,6 +294,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ),
     ),
     *_honoured((_C.WATCH,), ("post_on_start pos", "post_on_start", "existing", flag)),
+    *_honoured((_C.SENDER,), ("", "nofsetstat", None, flag)),
     *_honoured((_C.SENDER, _C.POLL), ("destination", "sendTo remoteUrl", None, str)),
     *_honoured(
         (_C.POLL, _C.FLOW),
@@ -336,8 +337,6 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("batch", "=", int, "acknowledgements and confirms are batched by themselves"),
         ("bufsize", "bufSize", size, "buffers follow the size of the files"),
         ("", "topicCopy", flag, "a post that is forwarded unchanged keeps its topic"),
-        ("", "sourceFromMessage", flag,
-         "the source of a message is trusted unless sourceFromExchange is on"),
         ("", "retry_refilter", flag, "a retried post always passes the filters again"),
         ("", "retryEmptyBeforeExit", flag, "retries are on disk and continue at the next start"),
         ("", "retry_driver nodupe_driver redisqueue_serverurl nodupe_redis_serverurl"
@@ -393,12 +392,16 @@ for _option in TABLE:
         OPTIONS.setdefault(normalised_name(_name), _option)
 
 
+_SPELLINGS: Final = (
+    (Dialect.V2, frozenset(name for option in TABLE for name in option.v2)),
+    (Dialect.SR3, frozenset(name for option in TABLE for name in option.sr3)),
+)
+
+
 def find_option(name: str) -> ConfOption | None:
     return OPTIONS.get(normalised_name(name.lstrip("-")))
 
 
 def dialects_of(name: str) -> frozenset[Dialect]:
     """The dialects that spell an option so."""
-    found = {Dialect.V2 for each in TABLE if name in each.v2}
-    found |= {Dialect.SR3 for each in TABLE if name in each.sr3}
-    return frozenset(found)
+    return frozenset(dialect for dialect, names in _SPELLINGS if name in names)

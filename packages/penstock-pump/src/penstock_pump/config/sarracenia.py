@@ -70,10 +70,12 @@ _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _DEFERRED: Final = frozenset(
     {"BD", "PBD", "DR", "PDR", "SOURCE", "BUP", "BUPL", "SS", "QUEUESHARE", "RAND8"}
     | {"YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ", "T1", "T2", "A1", "A2", "ii", "CCCC"}
+    | {"YY", "GG", "Gg", "BBB", "RYYYY", "RMM", "RDD", "RHH", "RMN", "RSS"}
+    | {"baseUrlPath", "baseUrlPathLast"}
 )
 #: What may follow the pattern of an `accept`.
 _NAMING: Final = re.compile(
-    r"(WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|DESTFN(SCRIPT)?=.+)(:TIME)?"
+    r"((WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|(SATNET|DESTFN|DESTFNSCRIPT)=[^:]+)(:|$))+"
 )
 #: `declare` gives a variable a value.
 _VARIABLES: Final = frozenset({"env", "envvar", "var", "value"})
@@ -277,7 +279,10 @@ def _included(path: Path, value: str) -> Path:
     """Beside the file, or in the directory of all configurations."""
     named = Path(value).expanduser()
     beside, above = path.parent / named, path.parent.parent / named
-    return above if above.is_file() and not beside.is_file() else beside
+    try:
+        return above if above.is_file() and not beside.is_file() else beside
+    except OSError as error:  # a name that is too long
+        raise ConfigurationError(f"{str(beside)!r}: {error.strerror}") from None
 
 
 def _variable(found: re.Match[str], variables: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
 from penstock.core.java import check_java
 from penstock.core.resources import limit_arenas
+from penstock.core.units import parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +63,14 @@ LargestBatch = Annotated[
         "--max-batch", min=1, metavar="N", help="The largest number of messages in a batch."
     ),
 ]
+LargestBatchBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--max-batch-bytes",
+        metavar="SIZE",
+        help="The largest size of a batch, such as 64MiB; by default by the machine's memory.",
+    ),
+]
 LakeUrl = Annotated[
     str | None,
     typer.Option(
@@ -100,6 +110,16 @@ def parse_time(text: str) -> datetime:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} should be a time such as 2026-01-31T12:00") from error
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def parse_batch_bytes(text: str | None) -> int | None:
+    try:
+        found = None if text is None else parse_bytes(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--max-batch-bytes: {error}") from error
+    if found == 0:
+        raise typer.BadParameter("--max-batch-bytes: should be 1 or more")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +186,8 @@ def _opener(flow: str) -> FlowFactory:
             f"--flow {flow}: not installed (installed: {known}); install its package, or give "
             "module:function"
         )
+    if flow not in installed:
+        sys.path.insert(0, "")  # a module of the current directory
     try:
         found: FlowFactory = getattr(import_module(module), function)
     except (ModuleNotFoundError, AttributeError) as error:

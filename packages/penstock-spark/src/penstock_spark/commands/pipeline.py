@@ -31,15 +31,18 @@ from penstock_spark.commands.options import (
     LakeOptions,
     LakeUrl,
     LargestBatch,
+    LargestBatchBytes,
     ManagementApi,
     Master,
     Remote,
     SparkSettings,
     lake_location,
     open_flow,
+    parse_batch_bytes,
     parse_time,
 )
 from penstock_spark.commands.status import status
+from penstock_spark.flow import LARGEST_BATCH
 
 if TYPE_CHECKING:
     from penstock_spark.directory import FlowDirectory
@@ -131,7 +134,8 @@ def run(
     every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="The interval of batches.")
     ] = 0.25,
-    max_batch: LargestBatch = 500_000,
+    max_batch: LargestBatch = LARGEST_BATCH,
+    max_batch_bytes: LargestBatchBytes = None,
     loss: FailOnLoss = True,
     lake: LakeUrl = None,
     lake_options: LakeOptions = None,
@@ -163,6 +167,7 @@ def run(
         url,
         management_url=management_url,
         max_offsets=max_batch,
+        max_bytes=parse_batch_bytes(max_batch_bytes),
         fail_on_loss=loss,
         every=every,
         shards=shards,
@@ -191,7 +196,8 @@ def once(
     flow: FlowName = "hives",
     url: Url = DEFAULT_URL,
     management_url: ManagementApi = None,
-    max_batch: LargestBatch = 500_000,
+    max_batch: LargestBatch = LARGEST_BATCH,
+    max_batch_bytes: LargestBatchBytes = None,
     loss: FailOnLoss = True,
     lake: LakeUrl = None,
     lake_options: LakeOptions = None,
@@ -213,6 +219,7 @@ def once(
         url,
         management_url=management_url,
         max_offsets=max_batch,
+        max_bytes=parse_batch_bytes(max_batch_bytes),
         fail_on_loss=loss,
         shards=shards,
     )

@@ -16,7 +16,7 @@ true:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.core.retry import RetryPolicy, retry
+from penstock.core.units import MiB
 from penstock.wire.amqp091.errors import is_transient_amqp_error
 from penstock_spark.connector.batch_reader import StreamPartition, limit_end_offsets, split_ranges
 from penstock_spark.connector.columns import MessageColumns
@@ -38,6 +39,9 @@ from penstock_spark.streams.backend import Offsets, StreamBackend, StreamRange
 from penstock_spark.streams.endpoint import StreamEndpoint
 
 _T = TypeVar("_T")
+#: Sizes are asked for if messages of this size would exceed the limit: on RabbitMQ it takes a
+#: connection, more than reading a few messages.
+_LARGE_MESSAGE: Final = 1 * MiB
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -156,6 +160,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = [StreamRange(name, begin[name], stop[name]) for name in begin]
         ranges = [each for each in ranges if len(each) > 0]
         total = sum(map(len, ranges))
+        if total * _LARGE_MESSAGE <= most:
+            return stop
         return stop | self._ask(
             lambda streams: {
                 each.stream: streams.limit_bytes(each, most * len(each) // total) for each in ranges

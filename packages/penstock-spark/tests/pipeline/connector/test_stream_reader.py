@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from penstock_spark.errors import DataLost
-from tests.peers import Broker
+from penstock_spark.streams.arrow import ArrowStreamBackend
+from penstock_spark.streams.backend import StreamRange
+from tests.peers import Broker, Penstock
 from tests.pipeline.connector.querying import Checkpoint, Query, Rows
 from tests.pipeline.given import SMALL, declare, delete, numbered, overflow, publish, stream
 
@@ -97,6 +99,28 @@ def test_offsets_limit_a_batch_where_bytes_do_not(
     ).run()
 
     assert [len(batch) for batch in batches] == [20, 20, 10]
+
+
+def test_the_size_of_a_few_messages_is_not_asked_for(
+    penstock: Penstock, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[StreamRange] = []
+
+    def limit(backend: ArrowStreamBackend, wanted: StreamRange, most: int) -> int:
+        asked.append(wanted)
+        return 10
+
+    monkeypatch.setattr(ArrowStreamBackend, "limit_bytes", limit)
+    stream(penstock.url, name, 20)
+
+    def run(limit: str) -> list[Rows]:
+        options = {"startingOffsets": "earliest", "maxBytesPerTrigger": limit}
+        return Query(penstock.url, name, Checkpoint(), **options).run()
+
+    assert run("20MiB") == [rows(name, 0, 20)]
+    assert asked == []
+    assert run("19MiB") == [rows(name, 0, 10), rows(name, 10, 20)]
+    assert asked == [StreamRange(name, 0, 20)]
 
 
 def test_the_end_of_an_available_now_query_is_fixed_when_it_starts(

@@ -124,7 +124,7 @@ def test_every_engine_reads_the_same_rows(spark: SparkSession, lake: Lake) -> No
     assert sorted(tuple(row) for row in lake.read(spark, TABLE).collect()) == wanted
 
 
-@pytest.mark.parametrize("store", ["s3", "azure", "google"])
+@pytest.mark.parametrize("store", ["s3", "azure", "azurite", "google"])
 def test_a_lake_in_an_object_store_is_written_and_read_by_workers(
     spark: SparkSession, name: str, store: str, request: pytest.FixtureRequest
 ) -> None:

@@ -53,6 +53,18 @@ def test_what_is_in_the_streams_is_in_all_three_layers_and_then_what_is_new(
     assert in_lake(directory, "bronze.messages") == town.sent
 
 
+def test_a_batch_has_at_most_so_many_bytes(
+    spark: SparkSession, tally: Tally, directory: FlowDirectory, town: Town
+) -> None:
+    town.publish(150)
+    source = SourceOptions(town.url, max_bytes=2000)
+
+    FlowRunner(spark, tally, directory, source).run_available_now()
+
+    assert tally.counts() == town.sent
+    assert len(tally.marks()) >= 2
+
+
 def test_a_batch_applied_and_not_committed_is_not_applied_twice(
     live: Live, tally: Tally, directory: FlowDirectory
 ) -> None:
@@ -206,7 +218,8 @@ def test_what_is_away_is_waited_for(
     assert tally.counts() == town.sent
     run_status = FlowProgress(directory.progress, "tally").run_status()
     assert run_status is not None
-    assert run_status.restarts == 1
+    # On a busy machine Spark's own workers may start too late, which is waited for, too.
+    assert run_status.restarts >= 1
 
 
 def test_a_mistake_is_raised_after_a_few_tries(

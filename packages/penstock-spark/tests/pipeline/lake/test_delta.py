@@ -66,7 +66,7 @@ def batch_of(batch: int, count: int = 8) -> list[tuple[int, int]]:
     return [(batch, number) for number in range(count)]
 
 
-@pytest.fixture(params=["directory", "s3", "azure", "google"])
+@pytest.fixture(params=["directory", "s3", "azure", "azurite", "google"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> StorageLocation:
     if request.param == "directory":
         return StorageLocation.parse(tmp_path)

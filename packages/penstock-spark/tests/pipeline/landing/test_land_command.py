@@ -173,7 +173,7 @@ def test_an_mqtt_topic_filter_is_landed(penstock: Penstock, name: str, tmp_path:
     assert landed.select("sensor", "t").rows() == [(f"s{n % 2}", n) for n in range(10)]
 
 
-@pytest.mark.parametrize("store", ["s3", "azure", "google"])
+@pytest.mark.parametrize("store", ["s3", "azure", "azurite", "google"])
 def test_a_table_in_an_object_store(
     penstock: Penstock, name: str, store: str, request: pytest.FixtureRequest
 ) -> None:

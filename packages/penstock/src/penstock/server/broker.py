@@ -170,9 +170,34 @@ class Broker:
             _log.warning("insecure setting", problem=each.problem, advice=each.advice)
 
     async def _start(self, addresses: list[ListenAddress], loop: asyncio.AbstractEventLoop) -> None:
+        self.kernel = self._make_kernel(loop)
+        self.users = Users(
+            self.data / "users.json", backends=partial(open_auth_backends, self.settings)
+        )
+        self.users.load()
+        self.topology = Topology(
+            self.kernel.directory / "topology.jsonl", self.kernel.committer, self._report
+        )
+        self.snapshots = Snapshots(self.data, self.kernel, self.topology)
+        if self.cluster is not None:
+            self._replicate(self.cluster)
+        await self._recover(addresses)
+        self._watch.start()
+        try:
+            self.product["cluster_id"] = self.cluster_id
+            await self._listen(addresses)
+            self.overlay.start()
+            self.federation.start()
+            self.kernel.write_batch.flush()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _make_kernel(self, loop: asyncio.AbstractEventLoop) -> Kernel:
         log = private_directory(self.data / "log")
         pool = BucketPool(self.settings.memory_bytes)
         metrics = Metrics()
+        metrics.on_scrape(self._refresh)
         committer = Committer(
             loop,
             on_fault=partial(self._watch.fault, "log"),
@@ -183,13 +208,17 @@ class Broker:
         if self.cluster is not None:
             committer.observer = self.cluster.replication
             committer.is_replicated = True
+        write_batch = WriteBatch(loop, committer)
+        if isinstance(loop, BrokerEventLoop):
+            write_batch.spans_reads = True
+            loop.poll.on_pass_end(write_batch.end_pass)
         tiered = self.settings.tiered_storage
-        self.kernel = Kernel(
+        return Kernel(
             loop=loop,
             settings=self.settings,
             directory=log,
             committer=committer,
-            write_batch=WriteBatch(loop, committer),
+            write_batch=write_batch,
             pool=pool,
             spools=Spools(
                 log / "spool",
@@ -202,49 +231,34 @@ class Broker:
             report=self._report,
             tiered_storage=TieredStorage(tiered, loop) if tiered else None,
         )
-        if isinstance(loop, BrokerEventLoop):
-            self.kernel.write_batch.spans_reads = True
-            loop.poll.on_pass_end(self.kernel.write_batch.end_pass)
-        self.kernel.metrics.on_scrape(self._refresh)
-        self.users = Users(
-            self.data / "users.json", backends=partial(open_auth_backends, self.settings)
-        )
-        self.users.load()
-        self.topology = Topology(log / "topology.jsonl", committer, self._report)
-        self.snapshots = Snapshots(self.data, self.kernel, self.topology)
-        if self.cluster is not None:
-            self.product["cluster_member"] = self.cluster.replication.member.node
-            self.product["cluster_epoch"] = self.cluster.replication.epoch
-            self.kernel.write_batch.is_fenced = self.cluster.is_fenced
-            self.cluster.replication.in_sync.on_released = self.kernel.write_batch.flush
-            self.topology.on_change = self._hold_declaration
-            self.replicate_users()
+
+    def _replicate(self, cluster: LeadingMember) -> None:
+        self.product["cluster_member"] = cluster.replication.member.node
+        self.product["cluster_epoch"] = cluster.replication.epoch
+        self.kernel.write_batch.is_fenced = cluster.is_fenced
+        cluster.replication.in_sync.on_released = self.kernel.write_batch.flush
+        self.topology.on_change = self._hold_declaration
+        self.replicate_users()
+
+    async def _recover(self, addresses: list[ListenAddress]) -> None:
+        """Open the virtual hosts, and the protocols' services with what they have stored."""
+        batch = self.kernel.write_batch
         default = ("vhost", self.settings.default_vhost)
         if default not in dict(self.topology.all("vhost")):
             self.topology.put(default, {})
-        self.kernel.write_batch.begin_recovery()
+        batch.begin_recovery()
         for (_, name), _value in self.topology.all("vhost"):
             for _ in self._open_vhost(name, recover=False).recovery():
-                if self.kernel.write_batch.is_over():
-                    self.kernel.write_batch.flush()
+                if batch.is_over():
+                    batch.flush()
                     await asyncio.sleep(0)
         schemes = [address.scheme for address in addresses if address.scheme in SCHEMES]
         for scheme in (*schemes, "mqtt"):  # sessions expire without a listener, too
             service = SCHEMES[scheme]
             if service not in self._services:
                 self._services[service] = service(self)
-        self.kernel.write_batch.end_recovery()
-        self.kernel.write_batch.flush()
-        self._watch.start()
-        try:
-            self.product["cluster_id"] = self.cluster_id
-            await self._listen(addresses)
-            self.overlay.start()
-            self.federation.start()
-            self.kernel.write_batch.flush()
-        except BaseException:
-            await self.close()
-            raise
+        batch.end_recovery()
+        batch.flush()
 
     def _check_schemes(self, addresses: list[ListenAddress]) -> None:
         known = [*SCHEMES, "http", "https"]

@@ -60,10 +60,9 @@ class Line:
         files = writing.close()
         table.commit("hives", number, files, replace_by="batch")
         bronze_files = BronzeFiles(table.location, tuple(files), shards=shards)
-        messages = bronze_files.frame(self.spark, table)
         lake = self.lake.at(generation)
         return FlowBatch(
-            number, messages, bronze_files, end - begin, lake, is_rebuild=generation > 0
+            number, self.spark, bronze_files, end - begin, lake, is_rebuild=generation > 0
         )
 
     def _messages(self, begin: int, end: int, batch: int, shards: int) -> pa.Table:

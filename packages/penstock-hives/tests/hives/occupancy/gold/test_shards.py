@@ -24,6 +24,9 @@ from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.occupancy.silver import make_silver
 from penstock_hives.occupancy.slots import merge_counts
 from penstock_hives.sensors.fleet import Fleet, Quirks
+from penstock_spark.bronze import BronzeFiles
+from penstock_spark.flow import FlowBatch
+from penstock_spark.lake import StorageLocation
 from penstock_store import Database
 from tests.hives.occupancy.gold.fleets import START, Line, gold
 from tests.hives.occupancy.gold.ledger import Bookkeeper, clock
@@ -145,6 +148,19 @@ def test_the_driver_of_a_large_batch_gets_names_of_files_only(
     line.flow.adopt(1)
     assert gold(line) == large
     assert staging_tables(database) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "available", "tasks"),
+    [(6_000, 2, 1), (120_000, 8, 2), (500_000, 2, 2), (2_000_000, 2, 8), (2_000_000, 64, 16)],
+)
+def test_tasks_of_a_batch_by_its_messages_the_cores_and_the_shards(
+    rows: int, available: int, tasks: int
+) -> None:
+    files = BronzeFiles(StorageLocation.parse("lake"), (), shards=16)
+    batch = FlowBatch(0, None, files, rows, None)  # type: ignore[arg-type]
+
+    assert writer.silver_tasks(batch, available) == tasks
 
 
 def test_a_repeated_task_replaces_its_rows(books: Bookkeeper) -> None:
