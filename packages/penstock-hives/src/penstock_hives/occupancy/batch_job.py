@@ -118,7 +118,9 @@ class _GoldTask:
             facts = HiveFacts.from_rows(mine)
             facts = replace(facts, clock=max(facts.clock, self.clock))
             with job.transaction() as connection:
-                changes = OccupancyLedger(connection).apply(facts, HiveShard(number, job.hive_tasks))
+                changes = OccupancyLedger(connection).apply(
+                    facts, HiveShard(number, job.hive_tasks)
+                )
                 job.staging.copy(connection, changes, "gold", number)
             reports = mine.select(_REPORT_SCHEMA.names)
             clocks = pa.repeat(pa.scalar(facts.clock, pa.int64()), len(reports))
