@@ -176,10 +176,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, required=True, help="a line for each run")
     parser.add_argument("--connections", type=int, default=Overload().connections)
+    parser.add_argument("--slow-consumers", type=int, default=Overload().slow_consumers)
     parser.add_argument("--queue-bytes", type=int, default=Overload().queue_bytes)
     options = parser.parse_args()
     records = Records(options.results)
-    overload = Overload(connections=options.connections, queue_bytes=options.queue_bytes)
+    overload = Overload(
+        options.connections, options.slow_consumers, queue_bytes=options.queue_bytes
+    )
     records.add(**measure(overload))
 
 

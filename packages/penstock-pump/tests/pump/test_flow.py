@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import sqlite3
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from penstock.core.retry import RetryPolicy
 from penstock_pump.duplicates import DuplicateFilter, FingerprintStore, fingerprint
 from penstock_pump.errors import OutsideDirectory, SourceUnavailable
+from penstock_pump.flow import consumer as consumer_module
 from penstock_pump.flow.consumer import (
     ConsumerLimits,
     FileOrder,
@@ -259,9 +263,9 @@ class FullStore(RetryStore):
         self._fail("add")
         super().add(pump_message, now, due)
 
-    def due(self, now: float, limit: int) -> list[RetryEntry]:
+    def due(self, now: float, limit: int, longest: float) -> list[RetryEntry]:
         self._fail("due")
-        return super().due(now, limit)
+        return super().due(now, limit, longest)
 
     def postpone(self, entry: RetryEntry, due: float) -> None:
         self._fail("postpone")
@@ -288,6 +292,34 @@ async def test_a_retry_store_on_a_full_disk_holds_posts_up_and_loses_none(tmp_pa
     consumer = PostConsumer(work, retries=retries, limits=LIMITS)
     await run(consumer, Given(line("f")), finished)
     assert consumer.counters.postponed == 1
+    retries.close()
+
+
+@pytest.mark.parametrize("jump", [3 * 86_400, -3 * 86_400], ids=["forth", "back"])
+async def test_a_clock_that_jumps_by_days_neither_expires_nor_holds_up_a_post(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    ahead = 0
+    clock = SimpleNamespace(time=lambda: time.time() + ahead, monotonic=time.monotonic)
+    monkeypatch.setattr(consumer_module, "time", clock)
+    monkeypatch.setattr(consumer_module, "RETRY_POLL_SECONDS", 0.01)
+    attempts = 0
+    finished = asyncio.Event()
+
+    async def work(post: Post, pump_message: PumpMessage) -> PostOutcome:
+        nonlocal attempts, ahead
+        attempts += 1
+        if attempts == 4:
+            ahead = jump
+        if attempts < 8:
+            raise SourceUnavailable("away")
+        finished.set()
+        return PostOutcome(201, "")
+
+    retries = RetryStore(tmp_path / "retry.db")
+    limits = replace(LIMITS, backoff=RetryPolicy(0.01, 0.02, 2 * 86_400.0))
+    await run(PostConsumer(work, retries=retries, limits=limits), Given(line("f")), finished)
+    assert len(retries) == 0
     retries.close()
 
 
@@ -351,8 +383,8 @@ def test_retries_outlive_a_restart(tmp_path: Path) -> None:
     first.add(pump_message, now=1.0, due=5.0)
     first.close()
     second = RetryStore(tmp_path / "retry.db")
-    assert second.due(4.0, 10) == []
-    (waiting,) = second.due(5.0, 10)
+    assert second.due(4.0, 10, 600.0) == []
+    (waiting,) = second.due(5.0, 10, 600.0)
     assert waiting.pump_message == pump_message
     second.postpone(waiting, 9.0)
     assert second.next_due() == 9.0

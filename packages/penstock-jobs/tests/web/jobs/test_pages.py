@@ -299,6 +299,8 @@ def test_a_schedule_is_added_paused_and_removed(page: Page) -> None:
 
 def test_jobs_are_found_by_name(page: Page) -> None:
     page.goto("/jobs")
+    expect(page.locator("[data-job]").first).to_be_visible()
+    page.get_by_label("Find by id").fill("-1")  # the list has pages
     expect(page.locator("[data-job=lake-1]").get_by_text("done")).to_be_visible()
     expect(page.locator("[data-job=river-1]")).to_be_visible()
     page.get_by_label("Find by id").fill("lake")
@@ -308,6 +310,8 @@ def test_jobs_are_found_by_name(page: Page) -> None:
 
 def test_a_name_is_text_whatever_is_in_it(page: Page) -> None:
     page.goto("/jobs")
+    expect(page.locator("[data-job]").first).to_be_visible()
+    page.get_by_label("Find by id").fill(HOSTILE)
     page.get_by_role("link", name=HOSTILE).click()
     page.wait_for_url("**/jobs/*")
     expect(page.get_by_role("status").get_by_text("done")).to_be_visible()

@@ -36,6 +36,9 @@ log = get_logger(__name__)
 RETRY_BATCH: Final = 100
 #: Seconds between two checks of the retry store when nothing is due.
 RETRY_POLL_SECONDS: Final = 30.0
+#: A post that has waited less between its attempts does not expire by its age: the clock may have
+#: been set forward.
+DOUBTED_SECONDS: Final = 500.0
 
 _SCHEMA: Final = """
 create table if not exists waiting (
@@ -126,12 +129,13 @@ class RetryStore:
                 (now, due, message_to_json(pump_message)),
             )
 
-    def due(self, now: float, limit: int) -> list[RetryEntry]:
+    def due(self, now: float, limit: int, longest: float) -> list[RetryEntry]:
+        """What is due in more than the longest delay was stored before the clock was set back."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "select id, letter, born, attempts from waiting"
-                " where due <= ? order by due limit ?",
-                (now, limit),
+                " where due <= ? or due > ? order by due limit ?",
+                (now, now + longest, limit),
             ).fetchall()
         return [RetryEntry(row[0], message_from_json(row[1]), row[2], row[3]) for row in rows]
 
@@ -187,6 +191,7 @@ class ConsumerCounters:
 OutcomeCallback = Callable[[Post, PostOutcome, float], Awaitable[None]]
 #: Called for a post that failed and will not be retried, or one that is about to be acknowledged.
 AbandonCallback = Callable[[Post], Awaitable[None]]
+RecordCallback = Callable[[Post, PostOutcome], Awaitable[None]]
 
 
 class PostConsumer:
@@ -201,8 +206,10 @@ class PostConsumer:
         on_abandon: AbandonCallback | None = None,
         log_reject: bool = False,
         on_done: AbandonCallback | None = None,
+        on_record: RecordCallback | None = None,
     ) -> None:
-        """`on_done` is called before a post is acknowledged, whatever became of it."""
+        """`on_done` is called before a post is acknowledged, whatever became of it; `on_record`
+        with each outcome, also that of a rejection."""
         self._log_rejected = log.info if log_reject else log.debug
         self._handler = handler
         self._spans = message_spans()
@@ -212,6 +219,7 @@ class PostConsumer:
         self._dialect = dialect
         self._on_abandon = on_abandon
         self._on_done = on_done
+        self._on_record = on_record
         self._file_order = FileOrder()
         self._pace = BandwidthLimit(self._limits.rate)
         self._capacity = asyncio.Semaphore(self._limits.concurrency)
@@ -375,6 +383,8 @@ class PostConsumer:
         counters = self.counters
         counters.last = time.time()
         counters.lag = counters.last - post.moment / 1e9
+        if self._on_record is not None:
+            await self._on_record(post, outcome)
         if outcome.code == REJECTED:
             counters.rejected[outcome.message] += 1
             self._log_rejected("post rejected", path=post.relpath, reason=outcome.message)
@@ -400,7 +410,8 @@ class PostConsumer:
     async def _retry_batch(self, retries: RetryStore) -> None:
         """Retry what is due, or wait; raises the errors of the store."""
         tasks = []
-        for entry in await asyncio.to_thread(retries.due, time.time(), RETRY_BATCH):
+        longest = self._limits.backoff.longest
+        for entry in await asyncio.to_thread(retries.due, time.time(), RETRY_BATCH, longest):
             post = self._read(entry.pump_message)
             if post is None:
                 await asyncio.to_thread(retries.remove, entry)
@@ -433,12 +444,7 @@ class PostConsumer:
         async with slot:
             outcome = await self._attempt(post, entry.pump_message, 1)
             backoff, now = self._limits.backoff, time.time()
-            most = self._limits.max_retries
-            if (
-                outcome is None
-                and now - entry.created < backoff.total
-                and not (most and entry.attempts >= most)
-            ):
+            if outcome is None and not self._is_expired(entry, now):
                 due = now + backoff.delay(entry.attempts + 1)
                 await asyncio.to_thread(retries.postpone, entry, due)
                 return
@@ -446,6 +452,15 @@ class PostConsumer:
                 log.warning("retry expired", path=post.relpath, hours=backoff.total / 3600)
                 await self._abandon(post)
             await asyncio.to_thread(retries.remove, entry)
+
+    def _is_expired(self, entry: RetryEntry, now: float) -> bool:
+        backoff, most = self._limits.backoff, self._limits.max_retries
+        if most and entry.attempts >= most:
+            return True
+        if now - entry.created < backoff.total:
+            return False
+        waited = sum(backoff.delay(number + 1) for number in range(min(entry.attempts, 100)))
+        return waited >= min(DOUBTED_SECONDS, backoff.total / 2)
 
     def _read(self, pump_message: PumpMessage) -> Post | None:
         try:
