@@ -1,4 +1,4 @@
-"""How a fuzzer is run, and what its bytes mean: texts, JSON values, calls of an application.
+"""How a fuzzer is run, and what its bytes mean: texts, JSON values.
 
 Random bytes are seldom valid JSON or a valid expression. Here each byte is a choice, so that most
 inputs reach what lies behind the parser, and a changed byte is a small change.
@@ -6,7 +6,6 @@ inputs reach what lies behind the parser, and a changed byte is a small change.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import sys
@@ -16,7 +15,6 @@ from typing import Any, Final
 
 #: An input that takes more processor time is a hang. A busy machine may need much longer.
 HANG_SECONDS: Final = 1.0
-PATIENCE: Final = 60.0
 MOST_PIECES: Final = 64
 _NUMBERS: Final = (
     *(0, 1, -1, 2, 0.5, 255, 65536, 1 << 31, -(1 << 31), 1 << 63, 1 << 64, 1e308, -0.0),
@@ -92,14 +90,17 @@ class Choices:
         self._at = len(self._data)
         return found
 
+    def some(self, size: int) -> bytes:
+        found = self._data[self._at : self._at + size]
+        self._at += size
+        return found
+
     def text(self, words: Sequence[str]) -> str:
         """Of up to seven bytes, or one word."""
         size = self.number(8)
         if not size:
             return str(self.one_of(words))
-        found = self._data[self._at : self._at + size]
-        self._at += size
-        return compose_text(found, words)
+        return compose_text(self.some(size), words)
 
     def value(self, keys: Sequence[str], words: Sequence[str], depth: int = 0) -> Any:
         """A JSON value."""
@@ -158,44 +159,3 @@ class Choices:
         if kind == 1:
             return json.dumps(self.value(keys, words)).encode()
         return json.dumps(self.object(keys, words)).encode()
-
-
-async def call_asgi(
-    app: Any, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes
-) -> int:
-    """The status of the answer; what the application raises is raised."""
-    status = 0
-    sent = False
-
-    async def receive() -> dict[str, Any]:
-        nonlocal sent
-        if sent:  # nobody reads the rest of a stream
-            return {"type": "http.disconnect"}
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        nonlocal status
-        if message["type"] == "http.response.start":
-            status = message["status"]
-
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode("utf-8", "replace"),
-        "query_string": query,
-        "root_path": "",
-        "scheme": "http",
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
-        "headers": [
-            *((name.encode(), text.encode("latin-1", "replace")) for name, text in headers.items()),
-            (b"content-length", str(len(body)).encode()),
-        ],
-        "state": {},
-    }
-    await asyncio.wait_for(app(scope, receive, send), PATIENCE)
-    return status

@@ -26,10 +26,17 @@ def _axe() -> str:
     return Path(axe_core_python.__file__).with_name("axe.min.js").read_text()
 
 
+#: Colours in between are nobody's choice; some animations never end.
+_SETTLED = """Promise.allSettled(document.getAnimations()
+  .filter((each) => each.effect.getComputedTiming().iterations !== Infinity)
+  .map((each) => each.finished))"""
+
+
 def serious_findings(page: Page) -> list[tuple[str, str, list[str]]]:
     """The path, the rule and the elements of what axe-core calls serious or critical."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(_axe())
+    page.evaluate(_SETTLED)
     result = page.evaluate("axe.run({ resultTypes: ['violations'] })")
     path = page.evaluate("location.pathname + location.hash")
     return [

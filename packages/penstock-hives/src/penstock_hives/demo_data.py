@@ -2,9 +2,9 @@
 
     create_demo_data(database, now, hives)
 
-A second call adds only the deals of a new day: what users have changed meanwhile stays. The three
-users have a public password. In production mode they are rejected with any credential: password,
-session, token or API key (`DEMO_UIDS`).
+A second call adds only the deals of a new day and the payments of a new month: what users have
+changed meanwhile stays. The three users have a public password. In production mode they are
+rejected with any credential: password, session, token or API key (`DEMO_UIDS`).
 """
 
 from __future__ import annotations
@@ -73,10 +73,26 @@ _CREDENTIAL: Final = """
 """
 _SUBSCRIBE: Final = """
     INSERT INTO subscription
-        (user_id, account_id, subscription_type_id, provider, provider_ref, status)
-    SELECT %(user)s, %(account)s, id, 'manual', %(ref)s, 'active'
+        (user_id, account_id, subscription_type_id, provider, provider_ref, status, started_at)
+    SELECT %(user)s, %(account)s, id, 'test', %(ref)s, 'active', %(since)s
     FROM subscription_type WHERE code = %(plan)s
     ON CONFLICT (provider, provider_ref) DO NOTHING
+"""
+#: Monthly, until the plan is cancelled.
+_PAY: Final = """
+    WITH held AS (
+        SELECT s.id, s.provider_ref, s.started_at, t.price, t.currency,
+            floor(extract(epoch FROM %(now)s - s.started_at) / 86400 / 30)::int AS months
+        FROM subscription s JOIN subscription_type t ON t.id = s.subscription_type_id
+        WHERE s.provider = 'test' AND s.provider_ref LIKE 'demo-%%' AND s.status = 'active'),
+    paid AS (
+        INSERT INTO transaction (subscription_id, provider_event_id, kind, amount, currency, at)
+        SELECT id, provider_ref || '-' || n, CASE n WHEN 0 THEN 'purchase' ELSE 'renewal' END,
+            price, currency, started_at + n * interval '30 days'
+        FROM held, generate_series(0, months) n
+        ON CONFLICT (provider_event_id) DO NOTHING)
+    UPDATE subscription s SET renews_at = held.started_at + (months + 1) * interval '30 days'
+    FROM held WHERE held.id = s.id
 """
 _JOIN: Final = """
     INSERT INTO account_member (account_id, user_id, role)
@@ -108,6 +124,32 @@ _MESSAGE: Final = """
         (user_id, author_id, hive_id, account_id, type, content, rating, created_at)
     VALUES (%(user)s, %(user)s, %(hive)s, %(account)s, 'feedback', %(content)s, %(rating)s, %(at)s)
 """
+_QUESTION: Final = """
+    INSERT INTO user_message (user_id, author_id, type, content, created_at)
+    VALUES (%(ada)s, %(ada)s, 'support', 'Can my sister use the same plan?', %(at)s)
+"""
+#: To those who follow the first place of the business.
+_NEWS: Final = """
+    INSERT INTO follower_message
+        (account_id, hive_id, sent_by, title, body, recipients, created_at)
+    SELECT h.account_id, h.id, %(grace)s, 'More chairs', 'Twenty more, and the window is open.',
+        (SELECT count(*) FROM user_hive WHERE hive_id = h.id AND favourite), %(at)s
+    FROM hive h JOIN account_member m ON m.account_id = h.account_id AND m.user_id = %(grace)s
+    ORDER BY h.id LIMIT 1
+"""
+_AUDIT: Final = """
+    INSERT INTO audit_log (user_id, action, entity, entity_id, account_id, details, at)
+    SELECT %(grace)s, 'send', 'follower_message', id, account_id,
+        jsonb_build_object('recipients', recipients), created_at
+    FROM follower_message WHERE sent_by = %(grace)s
+"""
+#: Of another business, to hers.
+_INVITE: Final = """
+    INSERT INTO account_invitation (account_id, user_id, role, created_at, expires_at)
+    SELECT min(id), %(grace)s, 'account_member', %(at)s, %(at)s + interval '28 days' FROM account
+    WHERE id NOT IN (SELECT account_id FROM account_member WHERE user_id = %(grace)s)
+    HAVING min(id) IS NOT NULL
+"""
 
 
 def create_demo_data(database: Database, now: datetime, hives: Sequence[int] = ()) -> None:
@@ -118,15 +160,21 @@ def create_demo_data(database: Database, now: datetime, hives: Sequence[int] = (
             _create_deals(connection, hive, number, now)
         known = "SELECT FROM app_user WHERE firebase_uid = ANY (%s) LIMIT 1"
         if connection.execute(known, (list(DEMO_UIDS),)).fetchone() is not None:
+            connection.execute(_PAY, {"now": now})
             return
-        users = {person.nickname: _create_user(connection, person) for person in DEMO_USERS}
-        _subscribe_accounts(connection)
+        since = now - timedelta(days=56)
+        users = {each.nickname: _create_user(connection, each, since) for each in DEMO_USERS}
+        _subscribe_accounts(connection, since)
+        connection.execute(_PAY, {"now": now})
         if found:
             _create_habits(connection, users["ada"], found, now)
             _create_feedback(connection, users["ada"], found, now)
+            given = {**users, "at": now - timedelta(days=3)}
+            for statement in (_QUESTION, _NEWS, _AUDIT, _INVITE):
+                connection.execute(statement, given)
 
 
-def _create_user(connection: Connection, person: DemoUser) -> int:
+def _create_user(connection: Connection, person: DemoUser, since: datetime) -> int:
     given = {"uid": person.uid, "nickname": person.nickname, "role": person.role}
     row = connection.execute(_USER, given).fetchone()
     assert row is not None
@@ -134,25 +182,27 @@ def _create_user(connection: Connection, person: DemoUser) -> int:
     digest = argon2_hasher().hash(PASSWORD)
     connection.execute(_CREDENTIAL, (person.uid, person.login, digest))
     if person.plan is not None:
-        _subscribe(connection, person.plan, f"demo-{person.nickname}", user=number)
+        _subscribe(connection, person.plan, f"demo-{person.nickname}", since, user=number)
     if person.account is not None:
         connection.execute(_JOIN, (number, person.account))
     return number
 
 
-def _subscribe_accounts(connection: Connection) -> None:
+def _subscribe_accounts(connection: Connection, since: datetime) -> None:
     for row in connection.execute("SELECT id FROM account ORDER BY id").fetchall():
-        _subscribe(connection, "business", f"demo-account-{row['id']}", account=row["id"])
+        ref = f"demo-account-{row['id']}"
+        _subscribe(connection, "business", ref, since, account=row["id"])
 
 
 def _subscribe(
     connection: Connection,
     plan: str,
     ref: str,
+    since: datetime,
     user: int | None = None,
     account: int | None = None,
 ) -> None:
-    given = {"plan": plan, "ref": ref, "user": user, "account": account}
+    given = {"plan": plan, "ref": ref, "since": since, "user": user, "account": account}
     connection.execute(_SUBSCRIBE, given)
 
 

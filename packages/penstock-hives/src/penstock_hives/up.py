@@ -32,6 +32,7 @@ from penstock.core.config import UpSettings
 from penstock.core.errors import PenstockError
 from penstock.core.java import java_problem
 from penstock_hives.demo_account import LOGIN, PASSWORD
+from penstock_hives.occupancy.models import whole_percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -173,7 +174,7 @@ class HivesFigures:
     def headline(self) -> str | None:
         if self.first is None:
             return None
-        full = "" if self.first.percent is None else f", {self.first.percent:.0f} % full"
+        full = "" if self.first.percent is None else f", {whole_percent(self.first.percent)} % full"
         return f"{self.first.hive}: {self.first.people} people{full}"
 
     def status(self, now: float) -> Text:
@@ -212,7 +213,7 @@ def _row(figure: VenueFigure, bar: int) -> list[RenderableType]:
         Text(f"{figure.people:,}", style="bold"),
         Text(_TRENDS.get(figure.trend, ""), style=style),
         Text(_bar(figure.percent or 0.0, bar), style=style),
-        "" if figure.percent is None else f"{figure.percent:.0f} %",
+        "" if figure.percent is None else f"{whole_percent(figure.percent)} %",
         Text(level, style=style),
     ]
 

@@ -123,6 +123,11 @@ def test_an_included_file_that_has_no_such_name_is_a_mistake(tmp_path: Path) -> 
         read_conf(conf(tmp_path, "include a\0b\n"))
 
 
+def test_an_included_file_with_a_name_that_is_too_long_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="File name too long"):
+        read_conf(conf(tmp_path, f"include {'x' * 300}\n"))
+
+
 def test_every_problem_is_named_with_its_line(tmp_path: Path) -> None:
     path = conf(tmp_path, "attempts many\ntimeout soon\nmirror perhaps\n")
     with pytest.raises(ConfigurationError) as raised:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,22 @@ async def test_history_is_cut_when_there_is_much_of_it(
         await stand.synced()
     assert len(journal.path.read_bytes().splitlines()) < 20
     assert journal.reopen() == {("queue", "/", "a"): {"n": 49}}
+
+
+async def test_queues_that_come_and_go_leave_a_journal_of_the_same_size(
+    stand: Stand, journal: Journal
+) -> None:
+    sizes = []
+    for number in range(150):
+        for queue in range(20):
+            journal.now.put(("queue", "/", f"{number}-{queue}"), {"durable": True})
+        for queue in range(20):
+            journal.now.drop(("queue", "/", f"{number}-{queue}"))
+        await stand.synced()
+        sizes.append(journal.path.stat().st_size)
+    first, second = sizes[:75], sizes[75:]
+    assert max(second) <= max(first) < 1.2 * topology_module.COMPACT_BYTES
+    assert any(later < earlier for earlier, later in pairwise(second)), "compacted again"
 
 
 async def test_a_full_disk_keeps_changes_for_later(

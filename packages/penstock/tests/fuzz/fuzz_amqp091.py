@@ -13,7 +13,9 @@ from contextlib import suppress
 
 import atheris
 
-with atheris.instrument_imports(include=["penstock"]):
+with atheris.instrument_imports(
+    include=["penstock.wire.amqp091", "penstock.core", "penstock.broker.content_header"]
+):
     from penstock.broker.content_header import message_flags
     from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SENDER_SELECTED
     from penstock.core.basic_properties import decode_header, decode_route, encode_header

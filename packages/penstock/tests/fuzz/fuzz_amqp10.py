@@ -15,7 +15,14 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["penstock"]):
+with atheris.instrument_imports(
+    include=[
+        "penstock.wire.amqp10",
+        "penstock.protocols.amqp10.conversion",
+        "penstock.core",
+        "penstock.broker.content_header",
+    ]
+):
     from penstock.broker.content_header import message_flags
     from penstock.broker.contract import Message
     from penstock.core.basic_properties import decode_header, encode_route

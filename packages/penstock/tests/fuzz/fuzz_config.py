@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import atheris
 
-with atheris.instrument_imports(include=["penstock", "tomllib"]):
+with atheris.instrument_imports(include=["penstock.core", "tomllib"]):
     import tempfile
     from contextlib import suppress
     from pathlib import Path

@@ -12,7 +12,6 @@ from __future__ import annotations
 import atheris
 
 with atheris.instrument_imports(include=["penstock.server.management", "penstock.broker"]):
-    import asyncio
     import json
     import tempfile
     from pathlib import Path
@@ -26,7 +25,7 @@ with atheris.instrument_imports(include=["penstock.server.management", "penstock
     from penstock.server.event_loop import new_event_loop
     from penstock.server.management.http import HttpRequest
     from penstock.server.management.server import ROUTES
-    from tests.fuzz_input import PATIENCE, Choices, memory_folder, run_fuzzer
+    from tests.fuzz_input import Choices, memory_folder, run_fuzzer
 
 #: Not called: they start processes, end connections of others, or answer as long as one listens.
 OTHER = ("/api/watch", "/api/sections", "/api/snapshots", "/docs", "/api/cluster/", "/static")
@@ -80,7 +79,7 @@ class Fuzzed:
         if self._inputs % INPUTS_PER_BROKER == 0:
             self._loop.run_until_complete(self._restart())
         self._inputs += 1
-        self._loop.run_until_complete(asyncio.wait_for(self._calls(Choices(data)), PATIENCE))
+        self._loop.run_until_complete(self._calls(Choices(data)))
 
     async def _restart(self) -> None:
         if self._broker is not None:

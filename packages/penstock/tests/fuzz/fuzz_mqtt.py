@@ -18,7 +18,7 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-with atheris.instrument_imports(include=["penstock"]):
+with atheris.instrument_imports(include=["penstock.wire.mqtt"]):
     from penstock.wire.mqtt import packets
     from penstock.wire.mqtt.fields import PUBACK, read_varint, write_varint
     from penstock.wire.mqtt.packets import (

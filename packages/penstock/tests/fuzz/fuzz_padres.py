@@ -17,7 +17,7 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-with atheris.instrument_imports(include=["penstock"]):
+with atheris.instrument_imports(include=["penstock.wire.padres"]):
     from penstock.core.errors import ContentTooLarge, PenstockError, ProtocolError
     from penstock.wire.padres.envelope import decode_envelope, encode_envelope
     from penstock.wire.padres.frames import (

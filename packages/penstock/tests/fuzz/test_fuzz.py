@@ -9,8 +9,8 @@ import pytest
 from tests.fixtures import need_atheris
 from tests.reliability.fuzzing import fuzz, name_of
 
-#: Codecs take a tenth of a millisecond, a call of the management API some milliseconds.
-INPUTS = dict.fromkeys(("amqp091", "amqp10", "mqtt", "padres"), 5_000)
+#: Codecs take less than a tenth of a millisecond, a call of the management API half a millisecond.
+INPUTS = dict.fromkeys(("amqp091", "amqp10", "mqtt", "padres", "filters"), 5_000)
 FEW_INPUTS = 800
 
 HARNESSES = sorted(Path(__file__).parent.glob("fuzz_*.py"))

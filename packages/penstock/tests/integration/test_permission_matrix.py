@@ -5,7 +5,9 @@ The verbs come from the protocols' own tables. A verb without a line here fails.
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -23,14 +25,18 @@ from penstock.client.padres import PadresClient
 from penstock.core.config import BrokerSettings
 from penstock.core.errors import AccessRefused
 from penstock.protocols.amqp091.handlers import HANDLERS
+from penstock.protocols.amqp10.addresses import parse_link_address
+from penstock.protocols.amqp10.management_node import respond
 from penstock.server import Broker
 from penstock.wire.amqp091.methods import METHODS
+from penstock.wire.amqp10.connection import _SYMBOLIC_DESCRIPTORS
 from penstock.wire.amqp10.message import Amqp10Message, Amqp10Properties
-from penstock.wire.amqp10.performatives import Accepted, Rejected
+from penstock.wire.amqp10.performatives import PERFORMATIVES, Accepted, Rejected
 from penstock.wire.mqtt import fields
 from penstock.wire.padres.envelope import EnvelopeKind
 from tests.integration.mqtt.clients_paho import Paho, Will
 from tests.protocols.amqp10.peer import Peer
+from tests.protocols.amqp10.test_management_node import node_of
 from tests.protocols.amqp10.test_transactions import transactions_of
 
 KINDS: Final = ("configure", "write", "read")
@@ -162,6 +168,10 @@ async def _coordinator(peer: Peer) -> Any:
 
 LINK_TABLE: Final[dict[str, tuple[str, Attaching]]] = {
     "send to an exchange": ("write", lambda peer: peer.sender("/exchange/ours/key")),
+    "send to an exchange with slashes": ("write", lambda peer: peer.sender("/exchange/ours/a/b")),
+    "send by subject": ("write", lambda peer: peer.sender("/exchanges/ours")),
+    "send to a topic": ("write", lambda peer: peer.sender("/topic/a")),
+    "subscribe to a topic": ("configure read", lambda peer: peer.receiver("/topic/a")),
     "send to a queue": ("write", lambda peer: peer.sender("/queues/ours")),
     "send to a new queue": ("configure write", lambda peer: peer.sender(f"/queue/{_new()}")),
     "send to a new stream": ("configure write", lambda peer: peer.sender(f"/stream/{_new()}")),
@@ -182,6 +192,36 @@ LINK_TABLE: Final[dict[str, tuple[str, Attaching]]] = {
     ),
     "declare transactions": ("", _coordinator),
 }
+
+
+#: The forms of addresses, as they are taken apart → lines of the table.
+ADDRESSES: Final = {
+    "['queue', name]": {"send to a new queue", "receive from a new queue"},
+    "['queues', name] | ['amq', 'queue', name]": {"send to a queue", "receive from a queue"},
+    "['stream', name]": {"send to a new stream"},
+    "['exchange' | 'exchanges', name]": {"send by subject"},
+    "['exchange' | 'exchanges', name, key]": {"send to an exchange", "subscribe to an exchange"},
+    "['exchange', name, *rest]": {"send to an exchange with slashes"},
+    "['topic', *words]": {"send to a topic", "subscribe to a topic"},
+}
+
+
+def patterns(function: Callable[..., object]) -> set[str]:
+    """What the cases of a function match."""
+    tree = ast.parse(inspect.getsource(function))
+    return {
+        ast.unparse(node.pattern) for node in ast.walk(tree) if isinstance(node, ast.match_case)
+    }
+
+
+def test_every_verb_and_address_of_amqp_1_0_has_a_line() -> None:
+    """What needs permissions are links, and each message of a link without a target."""
+    unrestricted = {"open", "begin", "flow", "disposition", "detach", "end", "close"}
+    known = [PERFORMATIVES.find(code) for code in range(256)]
+    symbols = {each.symbol for each in known if each is not None} | set(_SYMBOLIC_DESCRIPTORS)
+    assert {symbol.split(":")[1] for symbol in symbols} == {*unrestricted, "attach", "transfer"}
+    assert patterns(parse_link_address) == set(ADDRESSES)
+    assert {name for names in ADDRESSES.values() for name in names} <= set(LINK_TABLE)
 
 
 async def test_amqp_1_0(broker: Broker) -> None:
@@ -213,6 +253,46 @@ async def test_amqp_1_0_checks_each_message_of_the_anonymous_terminus(broker: Br
         message = Amqp10Message(properties=Amqp10Properties(to="/queues/ours"))
         assert isinstance(await peer.send(link, message), outcome)
         await peer.hang_up()
+
+
+#: Requests to the management node, as they are taken apart → what each needs, and an example.
+REQUESTS: Final[dict[str, tuple[str, str, Any]]] = {
+    "['PUT', ['queues', name]]": ("configure", "PUT /queues/new", {}),
+    "['GET', ['queues', name]]": ("", "GET /queues/ours", None),
+    "['DELETE', ['queues', name]]": ("configure", "DELETE /queues/new", None),
+    "['DELETE', ['queues', name, 'messages']]": ("read", "DELETE /queues/ours/messages", None),
+    "['PUT', ['exchanges', name]]": ("configure", "PUT /exchanges/new", {}),
+    "['DELETE', ['exchanges', name]]": ("configure", "DELETE /exchanges/new", None),
+    "['POST', ['bindings']]": (
+        "write read",
+        "POST /bindings",
+        {"source": "ours", "destination_queue": "ours", "binding_key": "k"},
+    ),
+    "['DELETE', ['bindings', binding]]": (
+        "write read",
+        "DELETE /bindings/src=ours;dstq=ours;key=k;args=",
+        None,
+    ),
+    "['GET', ['bindings']]": ("write read", "GET /bindings?src=ours&dstq=ours", None),
+}
+
+
+def test_every_request_to_the_management_node_has_a_line() -> None:
+    assert patterns(respond) == set(REQUESTS)
+
+
+async def test_requests_to_the_management_node(broker: Broker) -> None:
+    wrong = []
+    for needed, request, body in REQUESTS.values():
+        method, path = request.split()
+        for granted, suffices in attempts(needed):
+            grant(broker, granted)
+            peer = await Peer().connect(port(broker, "amqp"), user="ada", password="ada")
+            status, _ = await (await node_of(peer)).ask(method, path, body)
+            await peer.hang_up()
+            if (status != 403) != suffices:
+                wrong.append((request, sorted(granted), status))
+    assert wrong == []
 
 
 # MQTT: publishing, wills and subscribing.

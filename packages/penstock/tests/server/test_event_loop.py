@@ -9,11 +9,20 @@ import selectors
 import signal
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, cast
 
 import pytest
 
 from penstock.server import event_loop as poll_module
-from penstock.server.event_loop import BrokerEventLoop, BrokerSelector, new_event_loop
+from penstock.server.event_loop import (
+    READ_BYTES,
+    BrokerEventLoop,
+    BrokerSelector,
+    SocketTransport,
+    new_event_loop,
+)
 from tests.server.loops import (
     Recorder,
     meet,
@@ -170,12 +179,21 @@ def test_a_system_without_epoll_has_asyncios_loop(monkeypatch: pytest.MonkeyPatc
 
 
 class _Noted:
-    def __init__(self, served: list[int], number: int) -> None:
+    def __init__(
+        self,
+        served: list[Any],
+        number: int,
+        is_bulky: bool = False,
+        then: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.is_bulky = is_bulky
         self._served = served
         self._number = number
+        self._then = then
 
     def on_ready(self, events: int) -> None:
         self._served.append(self._number)
+        self._then()
 
 
 def test_who_a_pass_has_no_time_for_comes_first_in_the_next(
@@ -198,3 +216,109 @@ def test_who_a_pass_has_no_time_for_comes_first_in_the_next(
     for one in (*pairs, asyncios):
         for end in one:
             end.close()
+
+
+@contextmanager
+def _pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socket]]]:
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(count)]
+        for here, there in pairs:
+            stack.enter_context(here)
+            stack.enter_context(there)
+        yield pairs
+
+
+def _send_to(pair: tuple[socket.socket, socket.socket]) -> Callable[[], object]:
+    return lambda: pair[1].send(b"x")
+
+
+def _read_from(here: socket.socket) -> Callable[[], object]:
+    return lambda: here.recv(1)
+
+
+def test_between_two_bulky_sockets_others_are_served_and_their_output_is_sent() -> None:
+    poll = BrokerSelector()
+    served: list[Any] = []
+    with _pairs(4) as pairs:
+        first, second, small, late = (here for here, _ in pairs)
+        poll.serve(first.fileno(), select.EPOLLIN, _Noted(served, 1, True, _send_to(pairs[3])))
+        poll.serve(second.fileno(), select.EPOLLIN, _Noted(served, 2, True))
+        poll.serve(small.fileno(), select.EPOLLIN, _Noted(served, 3, False, _read_from(small)))
+        poll.serve(late.fileno(), select.EPOLLIN, _Noted(served, 4, False, _read_from(late)))
+        poll.on_pass_end(lambda: served.append("sent"))
+        for _, there in pairs[:3]:
+            there.send(b"x")
+
+        poll.select(0)
+
+        assert served == ["sent", 3, "sent", 1, 4, "sent", 2, "sent"]
+        poll.close()
+
+
+def test_what_is_ready_of_asyncio_does_not_wait_for_all_bulky_sockets() -> None:
+    poll = BrokerSelector()
+    served: list[int] = []
+    with _pairs(3) as pairs:
+        first, second, asyncios = (here for here, _ in pairs)
+        poll.serve(first.fileno(), select.EPOLLIN, _Noted(served, 1, True, _send_to(pairs[2])))
+        poll.serve(second.fileno(), select.EPOLLIN, _Noted(served, 2, True))
+        poll.register(asyncios, selectors.EVENT_READ)
+        for _, there in pairs[:2]:
+            there.send(b"x")
+
+        assert [key.fileobj for key, _ in poll.select(None)] == [asyncios]
+        assert served == [1]
+        poll.select(None)
+        assert served == [1, 2]
+        poll.close()
+
+
+def test_bulky_sockets_are_served_in_turn_however_busy_the_others_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poll_module, "PASS_SECONDS", -1.0)
+    monkeypatch.setattr(poll_module, "BULKY_SECONDS", -1.0)
+    poll = BrokerSelector()
+    served: list[int] = []
+    with _pairs(4) as pairs:
+        for number, (here, there) in enumerate(pairs):
+            poll.serve(here.fileno(), select.EPOLLIN, _Noted(served, number, number < 2))
+            there.send(b"x")
+
+        for _ in range(6):
+            poll.select(None)
+
+        assert served.count(0) == served.count(1) == 3
+        poll.close()
+
+
+@on_broker_loop
+async def test_a_socket_is_bulky_while_its_reads_are_large() -> None:
+    recorder, peer = await meet()
+    transport = cast(SocketTransport, recorder.transport)
+    reads: list[tuple[int, bool]] = []
+
+    def received(data: bytes) -> None:
+        reads.append((len(data), transport.is_bulky))
+        recorder.changed.set()
+
+    recorder.data_received = received  # type: ignore[method-assign]
+    # One read takes all of what is sent, which the socket has room for.
+    transport.max_size = 2 * READ_BYTES
+    here = cast(socket.socket, transport.get_extra_info("socket"))
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * READ_BYTES)
+    transport.pause_reading()
+    await this_loop().sock_sendall(peer, bytes(READ_BYTES))
+
+    def has_arrived() -> bool:
+        with suppress(BlockingIOError):
+            return len(here.recv(READ_BYTES, socket.MSG_PEEK)) == READ_BYTES
+        return False
+
+    await passes_until(has_arrived)
+    transport.resume_reading()
+    await recorder.until(lambda: len(reads) == 1)
+    peer.send(b"x")
+    await recorder.until(lambda: len(reads) == 2)
+    assert reads == [(READ_BYTES, True), (1, False)]
+    peer.close()

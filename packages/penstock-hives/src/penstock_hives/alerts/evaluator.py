@@ -23,6 +23,7 @@ from penstock_hives.alerts.matcher import (
 from penstock_hives.alerts.models import AlertDefinition, AlertKind, ThresholdUnit
 from penstock_hives.alerts.repository import AlertRepository, AlertTransition, RecipientState
 from penstock_hives.database import DatabasePool
+from penstock_hives.occupancy.models import whole_percent
 from penstock_hives.push.models import (
     DAILY_CAP,
     Notification,
@@ -243,7 +244,8 @@ def crossing_text(
     limit = f"{definition.threshold:g}"
     if definition.unit is ThresholdUnit.PERCENT:
         limit += " %"
-        percent = f"{report.percent:.0f}"
+        assert report.percent is not None  # it was compared with the threshold
+        percent = whole_percent(report.percent)
         now = translate("It is {percent} % full now", locale, percent=percent)
     elif report.occupancy == 1:
         now = translate("There is 1 person inside now", locale)

@@ -18,6 +18,7 @@ from penstock_store.dashboard.pages import PageRequest
 from penstock_store.dashboard.theme import draw_chart
 
 PATH: Final = "/hives/report"
+_INSIGHTS: Final = 5
 
 
 async def draw_report(context: DashboardContext, visit: PageRequest) -> None:
@@ -69,7 +70,11 @@ async def draw_report(context: DashboardContext, visit: PageRequest) -> None:
                     ):
                         with row.cell():
                             ui.label(text)
-    draw_insights(list(report.insights))
+    insights = list(report.insights)
+    if not insights and week == last:  # the nights began after that week
+        analytics = context.services.analytics
+        insights = await analytics.insights(view.caller, view.account.id, None, _INSIGHTS)
+    draw_insights(insights)
     await _mail_settings(context, visit, view.account.id)
 
 

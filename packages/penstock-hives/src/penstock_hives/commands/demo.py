@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -69,16 +70,17 @@ def demo(
     reports = timedelta(seconds=parse_duration(past))
     fleet = DemoFleet(DemoStateFile(home / FILE), datetime.now(UTC), reports, hives, seed)
     if database is not None:
-        _write_catalogue(database, fleet, seed, timedelta(weeks=history))
+        _write_catalogue(database, home, fleet, seed, timedelta(weeks=history))
     # Declared here, so that frames sent before the pipeline runs are not lost.
     declare_missing_streams(url, STREAMS, SOURCES)
     asyncio.run(_run(url, mqtt or url, fleet, with_stdin))
 
 
-def _write_catalogue(url: str, demo: DemoFleet, seed: int, span: timedelta) -> None:
+def _write_catalogue(url: str, home: Path, demo: DemoFleet, seed: int, span: timedelta) -> None:
     import penstock_store
     from penstock_hives.demo_data import create_demo_data
     from penstock_hives.demo_history import create_demo_history
+    from penstock_hives.demo_pictures import create_demo_pictures
     from penstock_hives.sensors import catalogue_writer
     from penstock_hives.settings import HivesSettings, read_settings
 
@@ -94,6 +96,8 @@ def _write_catalogue(url: str, demo: DemoFleet, seed: int, span: timedelta) -> N
             inside = create_demo_history(database, demo.fleet, seed, span)
             if inside is not None:
                 demo.begin_with(inside)
+        if demo.is_new:
+            create_demo_pictures(database, home / "hives" / "images", demo.fleet.hives)
         create_demo_data(database, datetime.now(UTC), [hive.id for hive in demo.fleet.hives])
 
 

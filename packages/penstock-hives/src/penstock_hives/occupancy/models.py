@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from math import floor
 from typing import Final
 
 #: The least difference from usual: people, and share of the usual occupancy.
@@ -18,6 +19,11 @@ class UsualRelation(StrEnum):
     QUIETER = "quieter"  #: less busy than usual
     AS_USUAL = "as_usual"
     BUSIER = "busier"
+
+
+def whole_percent(percent: float) -> int:
+    """Rounded as the scripts of the page do: 12.5 is 13, where Python's formats say 12."""
+    return floor(percent + 0.5)
 
 
 @dataclass(frozen=True, slots=True)

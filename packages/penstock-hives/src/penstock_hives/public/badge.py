@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.units import parse_count
 from penstock_hives.api.problems import PROBLEMS
+from penstock_hives.occupancy.models import whole_percent
 from penstock_hives.places.models import HiveDetail
 from penstock_hives.public.first_view import LEVELS, FirstView, preferred_language
 from penstock_hives.public.view import CachedPage, PublicView
@@ -50,7 +51,7 @@ def render_badge(hive: HiveDetail, view: PublicView, first: FirstView, language:
         if figure.level in _COLOURS:
             colour, said = _COLOURS[figure.level], t(LEVELS[figure.level])
         if figure.percent is not None:
-            said = f"{figure.percent:.0f} % · {said}"
+            said = f"{whole_percent(figure.percent)} % · {said}"
     name = hive.name if len(hive.name) <= _MAX_NAME else f"{hive.name[: _MAX_NAME - 1]}…"
     name_length, said_length = 7 * len(name), 7 * len(said)
     split = 32 + name_length + 10

@@ -18,6 +18,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from penstock_hives.encoding import encode_json
+from penstock_hives.occupancy.models import whole_percent
 from penstock_hives.places.models import HiveDetail, HiveSummary
 from penstock_hives.public.reader import PublicReader
 from penstock_hives.public.view import LIST_SECONDS, CachedPage, PublicView
@@ -143,8 +144,9 @@ class FirstView:
         filled = min(100.0, figure.percent or 0.0)
         if figure.quality == "stale":
             return "stale", filled, "?", _span("level", t("No current data"))
-        known = figure.percent is not None
-        value = f"{figure.percent:.0f}<small>%</small>" if known else str(figure.occupancy)
+        value = str(figure.occupancy)
+        if figure.percent is not None:
+            value = f"{whole_percent(figure.percent)}<small>%</small>"
         people = t("{n} person" if figure.occupancy == 1 else "{n} people", n=figure.occupancy)
         words = [_span("level", t(LEVELS[figure.level]) if figure.level else people)]
         if figure.trend in _TRENDS:
@@ -191,6 +193,9 @@ def _translate(html: str, language: str, t: Callable[..., str]) -> str:
         name, text = found[1], found[2]
         return f'{name}="{t(text)}" data-t-{name}="{text}"'
 
+    if language != "en":
+        texts = f'<link rel="preload" href="/languages/{language}.json" as="fetch" crossorigin />'
+        html = html.replace("</head>", f"  {texts}\n  </head>")
     html = re.sub(r"data-t>([^<]+)<", element, html)
     html = re.sub(r'(aria-label|placeholder)="([^"]*)" data-t-\1', attribute, html)
     return html.replace('<html lang="en">', f'<html lang="{language}">')

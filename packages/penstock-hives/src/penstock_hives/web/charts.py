@@ -177,38 +177,55 @@ def lines_chart(names: Sequence[str], lines: Mapping[str, Sequence[float | None]
     )
 
 
-#: Slanted names reach out to the left, and would be cut off there.
-_LONG_NAMES: Final = {
-    "rotate": 30,
-    "width": 76,
+#: Names of places beside their bars, on a phone as well.
+_BESIDE: Final = {
+    "width": 104,
     "overflow": "truncate",
     "interval": 0,
+    "hideOverlap": False,
     "color": CHART_TEXT_COLOUR,
+    "fontSize": 11,
 }
 
 
 def bars_chart(names: Sequence[str], bars: Mapping[str, Sequence[float]]) -> ChartOptions:
-    """Groups of bars."""
+    """Groups of bars that lie, with the first name on top: names are longer than bars are wide."""
+    return base_options(
+        legend=_legend(),
+        grid=chart_grid(top=38, right=22),
+        tooltip={"trigger": "axis"},
+        xAxis=value_axis(splitNumber=4),
+        yAxis={**category_axis(names), "axisLabel": _BESIDE, "inverse": True},
+        series=_bars(bars, [0, 4, 4, 0]),
+    )
+
+
+def columns_chart(names: Sequence[str], columns: Mapping[str, Sequence[float]]) -> ChartOptions:
+    """Groups of columns, for days."""
     return base_options(
         legend=_legend(),
         grid=chart_grid(top=38),
         tooltip={"trigger": "axis"},
-        xAxis={**category_axis(names), "axisLabel": _LONG_NAMES},
-        yAxis=value_axis(),
-        series=[
-            {
-                "name": name,
-                "type": "bar",
-                "barMaxWidth": 18,
-                "itemStyle": {
-                    "color": PALETTE[number % len(PALETTE)],
-                    "borderRadius": [4, 4, 0, 0],
-                },
-                "data": list(data),
-            }
-            for number, (name, data) in enumerate(bars.items())
-        ],
+        xAxis=category_axis(names),
+        yAxis=value_axis(minInterval=1),
+        series=_bars(columns, [4, 4, 0, 0]),
     )
+
+
+def _bars(bars: Mapping[str, Sequence[float]], corners: Sequence[int]) -> list[ChartOptions]:
+    return [
+        {
+            "name": name,
+            "type": "bar",
+            "barMaxWidth": 18,
+            "itemStyle": {
+                "color": PALETTE[number % len(PALETTE)],
+                "borderRadius": list(corners),
+            },
+            "data": list(data),
+        }
+        for number, (name, data) in enumerate(bars.items())
+    ]
 
 
 def _rounded(value: float | None) -> float | None:

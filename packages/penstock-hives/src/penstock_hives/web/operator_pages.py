@@ -230,7 +230,7 @@ async def draw_dead_letters(context: DashboardContext, visit: PageRequest) -> No
         counted = {(row["day"], row["reason"]): row["count"] for row in rows}
         bars = {reason: [counted.get((day, reason), 0) for day in days] for reason in reasons}
         draw_chart(
-            charts.bars_chart([f"{day:%-d %b}" for day in days], bars), "Dead letters by day"
+            charts.columns_chart([f"{day:%-d %b}" for day in days], bars), "Dead letters by day"
         )
         with components.table(["Day", "Stream", "Reason", "Messages:", "Last"]) as table:
             for each in rows:

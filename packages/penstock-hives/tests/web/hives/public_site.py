@@ -105,9 +105,9 @@ def in_another_thread(work: Coroutine[Any, Any, int]) -> int:
     return found[0]
 
 
-def until(look: Callable[[], Found | None]) -> Found:
+def until(look: Callable[[], Found | None], seconds: float = PATIENCE / 1000) -> Found:
     """What it finds, as soon as it finds something."""
-    deadline = time.monotonic() + PATIENCE / 1000
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if (found := look()) is not None:
             return found

@@ -1,21 +1,23 @@
-"""How people look at pages: on a desktop by day, on a phone by night, or with a keyboard only.
+"""How people look at pages: on a desktop or a phone, in light or dark, or with a keyboard only.
 
 A module whose tests take the fixture `screen` with `SCREENS` runs once for each screen: on the
-desktop always, on the others with the slow tests. With the keyboard, clicks and fills of a test
-become presses of keys: Tab until the element has the focus, then Enter, Space, arrows or the text.
-What cannot be reached that way fails the test.
+desktop in light always, on the others with the slow tests. With the keyboard, clicks and fills of a
+test become presses of keys: Tab until the element has the focus, then Enter, Space, arrows or the
+text. What cannot be reached that way fails the test, and so does what axe-core calls serious on the
+page that a test leaves behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, StorageState
 
 from tests.web import browsing
+from tests.web.accessibility import serious_findings
 from tests.web.browsing import NARROW, PATIENCE, WIDE
 
 
@@ -28,8 +30,18 @@ class Screen(NamedTuple):
 DESKTOP: Final = Screen(WIDE, "light")
 SCREENS: Final = (
     pytest.param(DESKTOP, id="desktop"),
-    pytest.param(Screen(NARROW, "dark"), id="phone", marks=pytest.mark.slow),
-    pytest.param(Screen(WIDE, "dark", by_keys=True), id="keys", marks=pytest.mark.slow),
+    pytest.param(Screen(WIDE, "dark"), id="desktop-dark", marks=pytest.mark.slow),
+    pytest.param(Screen(NARROW, "light"), id="phone", marks=pytest.mark.slow),
+    pytest.param(Screen(NARROW, "dark"), id="phone-dark", marks=pytest.mark.slow),
+    pytest.param(Screen(WIDE, "light", by_keys=True), id="keys", marks=pytest.mark.slow),
+    pytest.param(Screen(WIDE, "dark", by_keys=True), id="keys-dark", marks=pytest.mark.slow),
+)
+#: Of a page that a test only looks at.
+SIZES_AND_SHADES: Final = (
+    pytest.param(WIDE, "light", id="desktop"),
+    pytest.param(NARROW, "dark", id="phone-dark"),
+    pytest.param(WIDE, "dark", id="desktop-dark", marks=pytest.mark.slow),
+    pytest.param(NARROW, "light", id="phone", marks=pytest.mark.slow),
 )
 _shown: list[Screen] = [DESKTOP]
 
@@ -47,6 +59,7 @@ def on_screen(screen: Screen) -> Iterator[None]:
         _shown.pop()
 
 
+@contextmanager
 def looking(
     browser: Browser,
     url: str,
@@ -54,11 +67,17 @@ def looking(
     shade: str | None = None,
     known: StorageState | None = None,
     **more: Any,
-) -> AbstractContextManager[Page]:
+) -> Iterator[Page]:
     """As on the screen of this run, unless a test says otherwise."""
     screen = _shown[-1]
     size, shade = size or screen.size, shade or screen.shade
-    return browsing.looking(browser, url, size, shade, known, **more)
+    with browsing.looking(browser, url, size, shade, known, **more) as page:
+        yield page
+        if more.get("java_script_enabled", True) and page.evaluate(_IS_HTML):
+            assert serious_findings(page) == []
+
+
+_IS_HTML: Final = "document.documentElement.tagName === 'HTML' && location.origin !== 'null'"
 
 
 #: More than a page has that can have the focus.

@@ -37,6 +37,8 @@ _MOVE = """
     UPDATE hive SET time_zone = %(zone)s, badge = true;
     UPDATE hive SET opening_hours = %(hours)s WHERE id = %(closed)s;
     UPDATE deal SET starts_at = now() - interval '2 days', expires_at = %(ends)s;
+    UPDATE hive SET capacity = 32 WHERE id = 1;
+    UPDATE hive_status SET percent = 12.5 WHERE hive_id = 1;
     INSERT INTO forecast_peak (hive_id, day, model, made_at, starts_at, ends_at)
     SELECT 1, (now() AT TIME ZONE %(zone)s)::date, max(model), max(made_at), %(peak)s,
         %(peak)s + interval '2 hours' FROM forecast WHERE hive_id = 1
@@ -133,6 +135,48 @@ def test_all_say_when_a_closed_place_opens_and_none_that_it_is_quiet(
         assert not re.search(r"\bquiet\b|%|\binside\b", text.lower())
 
 
+def test_all_say_how_full_a_place_is(place: Place, visitor: Page, ada: Page) -> None:
+    told = place.read("/hives/1/occupancy")
+    assert (told["occupancy"], told["percent"], told["level"]) == (4, 12.5, "quiet")
+    [listed] = [each for each in place.read("/hives")["items"] if each["id"] == 1]
+    [live] = place.read("/live?hives=1")["figures"]
+    assert {each["version"] for each in (told, listed["occupancy"], live)} == {told["version"]}
+    badge = httpx.get(f"{place.site}/badge/1.svg", timeout=60).text
+    html = httpx.get(place.site, timeout=60).text
+    [card] = re.findall(r'<li class="place" data-hive="1".*?</li>', html)
+    said = [badge, re.sub("<[^>]+>", " ", card)]
+    for path, shown in (("/", "[data-hive='1']"), ("/#/hive/1", ".hero")):
+        visitor.goto(path)
+        expect(visitor.locator(shown)).to_contain_text("Quiet")
+        said.append(visitor.locator(shown).inner_text())
+    for text in said:
+        assert re.search(r"\b13\s*%", text)
+        assert "Quiet" in text
+    expect(visitor.get_by_text("4 people inside")).to_be_visible()
+    for path in ("/hives", "/hives/place/1"):
+        ada.goto(path)
+        expect(ada.locator("[data-inside='1']")).to_have_text("4 of 32")
+        expect(ada.locator("[data-level='1']")).to_have_text("quiet")
+
+
+def test_all_say_how_often_a_deal_was_shown_and_opened(place: Place, ada: Page) -> None:
+    given = {"login": ADA, "password": PASSWORD}
+    answer = httpx.post(f"{place.site}/v1/identity/sign-in", json=given, timeout=60)
+    token = {"Authorization": f"Bearer {answer.json()['id_token']}"}
+    [deal] = [each for each in place.read("/deals")["items"] if each["hive_id"] == 1]
+    effect = httpx.get(f"{place.site}/v1/deals/{deal['id']}/effect", headers=token, timeout=60)
+    shown, opened = effect.json()["shown"], effect.json()["opened"]
+    assert shown > opened > 0
+    for path in ("/hives/deals", "/hives/place/1"):
+        ada.goto(path)
+        row = ada.get_by_role("row", name=deal["title"]).first
+        expect(row).to_contain_text(f"{opened} of {shown}")
+    ada.goto(f"/hives/deals/{deal['id']}")
+    for number, name in ((shown, "times shown"), (opened, "times opened")):
+        figure = ada.locator(".p-figure", has_text=name)
+        expect(figure.locator(".p-figure-value")).to_have_text(str(number))
+
+
 def test_all_say_when_a_deal_ends(place: Place, visitor: Page, ada: Page) -> None:
     [deal] = [each for each in place.read("/deals")["items"] if each["hive_id"] == 1]
     assert moment(deal["expires_at"]) == place.ends
@@ -200,6 +244,14 @@ def test_all_count_the_visits_of_the_place_s_own_day(
     [one] = place.rows(week, [1], begin, place.today)
     name = place.read("/hives/1")["name"]
     expect(ada.get_by_role("row", name=name)).to_contain_text(f"{one['n']:,}")
+
+    monday = begin - timedelta(days=7 + begin.weekday())
+    [reported] = place.rows(week, ids, monday, monday + timedelta(days=7))
+    ada.goto(f"/hives/report?week={monday}")
+    expect(ada.locator("[data-figure=report-visits]")).to_have_text(f"{reported['n']:,}")
+    ada.goto(f"/hives/analytics?hives=1&from={monday}&to={monday + timedelta(days=7)}")
+    [compared] = place.rows(week, [1], monday, monday + timedelta(days=7))
+    expect(ada.get_by_role("row", name=name)).to_contain_text(f"{compared['n']:,}")
 
 
 def test_all_say_when_it_is_expected_to_be_busiest(place: Place, visitor: Page, ada: Page) -> None:

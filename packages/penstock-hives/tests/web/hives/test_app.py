@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.hives.app.push.services import Browser as PushKeys
@@ -192,7 +194,7 @@ def test_usage_is_sent_in_batches_without_cookies_and_not_after_an_opt_out(
 ) -> None:
     def counted() -> int | None:
         found = site.rows(
-            "SELECT count(*) AS n FROM user_analytics WHERE user_id IS NULL AND hive_id = 6 "
+            "SELECT count(*) AS n FROM user_analytics WHERE user_id IS NULL AND hive_id = 8 "
             "AND action = 'view'"
         )
         return int(found[0]["n"]) or None
@@ -201,7 +203,7 @@ def test_usage_is_sent_in_batches_without_cookies_and_not_after_an_opt_out(
         posts: list[Any] = []
         page.on("request", lambda it: posts.append(it) if it.url.endswith("/v1/events") else None)
         page.clock.install()
-        page.goto("/#/hive/6")
+        page.goto("/#/hive/8")
         expect(page.locator(".hero")).to_be_visible()
         page.goto("/#/deal/2")
         expect(page.locator(".deal")).to_be_visible()
@@ -217,7 +219,7 @@ def test_usage_is_sent_in_batches_without_cookies_and_not_after_an_opt_out(
         assert len(site.rows(opened)) == 1
         page.goto("/#/privacy")
         page.get_by_label("Count what I view and search").uncheck()
-        page.goto("/#/hive/6")
+        page.goto("/#/hive/8")
         expect(page.locator(".hero")).to_be_visible()
         page.clock.fast_forward(30_000)
         page.reload()
@@ -276,6 +278,31 @@ def test_hours_of_which_nothing_is_known_yet_are_not_drawn_as_empty(
         dots = page.locator("svg.chart .dot")
         expect(dots.last).to_contain_text("10:00 · 0 today")
         assert "8:00 · 7 today" in dots.all_text_contents()
+
+
+def test_a_place_shows_its_cover_and_its_other_pictures(browser: Browser, site: Site) -> None:
+    _, token = site.person()
+    staff = site.call("GET", "/me", token)["id"]
+    site.rows(
+        "INSERT INTO account_member SELECT account_id, %s, 'account_admin' FROM hive WHERE id = 5",
+        staff,
+    )
+    for colour, caption in (("teal", "The front"), ("olive", "The yard"), ("navy", "The bar")):
+        picture = io.BytesIO()
+        Image.new("RGB", (80, 60), colour).save(picture, "PNG")
+        given = {"files": {"file": ("a.png", picture.getvalue())}, "data": {"caption": caption}}
+        site.call("POST", "/hives/5/images", token, **given)
+    until(lambda: len(site.call("GET", "/hives/5")["images"]) == 3 or None)
+    with looking(browser, site.url) as page:
+        page.goto("/#/hive/5")
+        expect(page.locator("img.cover")).to_have_attribute("alt", "The front")
+        others = page.get_by_role("group", name="Pictures").get_by_role("img")
+        expect(others).to_have_count(2)
+        for name in ("The front", "The yard", "The bar"):
+            shown = page.get_by_role("img", name=name)
+            shown.scroll_into_view_if_needed()
+            expect(shown).to_have_js_property("complete", True)
+            assert shown.evaluate("(found) => found.naturalWidth") > 0
 
 
 def test_a_map_shows_places_on_a_background_of_its_own(browser: Browser, site: Site) -> None:

@@ -54,15 +54,35 @@ def test_favourites_of_the_browser_are_in_the_account_after_signing_up(
         expect(elsewhere.locator(".place h2").first).to_have_text("Cedar Supermarket")
         expect(elsewhere.get_by_role("heading", name="Recommended for you")).to_be_visible()
         lately = elsewhere.locator("h2:text-is('Seen lately') + ul")
-        for _ in range(120):  # views are sent in batches, in the background
-            expect(elsewhere.get_by_role("heading", name="Recommended for you")).to_be_visible()
-            if lately.count():
-                break
-            elsewhere.wait_for_timeout(500)
-            elsewhere.reload()
         expect(lately.locator("h2")).to_have_text(["Amber Café"])
         popular = elsewhere.locator("h2:text-is('Popular this week') + ul")
         expect(popular.locator(".place")).to_have_count(3)
+
+
+def test_a_place_is_among_those_seen_lately_at_once_and_then_in_the_account(
+    browser: Browser, site: Site
+) -> None:
+    login, token = site.person()
+    names = [site.call("GET", f"/hives/{hive}")["name"] for hive in (1, 4)]
+    held: list[Route] = []
+    with looking(browser, site.url, service_workers="block") as page:
+        page.goto("/#/hive/4")  # before the sign-in
+        expect(heading(page)).to_have_text(names[1])
+        page.route(  # the others wait for the first
+            "**/v1/me/recent/*", lambda route: route.continue_() if held else held.append(route)
+        )
+        sign_in(page, login)
+        page.goto("/#/hive/1")
+        expect(heading(page)).to_have_text(names[0])
+        page.goto("/#/favourites")
+        lately = page.locator("h2:text-is('Seen lately') + ul")
+        expect(lately.locator("h2")).to_have_text(names)
+        assert site.call("GET", "/me/recent", token) == []
+        with page.expect_response("**/v1/me/recent/1"):
+            held[0].continue_()
+        assert [each["name"] for each in site.call("GET", "/me/recent", token)] == names
+        page.reload()
+        expect(lately.locator("h2")).to_have_text(names)
 
 
 def test_firebase_signs_people_in_where_it_is_configured(browser: Browser, site: Site) -> None:
@@ -189,14 +209,21 @@ def test_a_plan_is_bought_in_the_app_and_cancelled(browser: Browser, site: Site)
         expect(page.get_by_text("are part of the plan premium")).to_be_hidden()
 
 
+#: By the service worker, which takes over pages that are open.
+CONTROLLED = """new Promise((done) => {
+  const { serviceWorker } = navigator;
+  if (serviceWorker.controller) done();
+  else serviceWorker.addEventListener("controllerchange", () => done());
+})"""
+
+
 def test_without_a_connection_the_last_figures_are_shown_with_their_age(
     browser: Browser, site: Site
 ) -> None:
     with looking(browser, site.url) as page:
         page.goto("/")
-        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-        page.reload()  # now through the service worker
         expect(page.locator(".place")).to_have_count(HIVES)
+        page.evaluate(CONTROLLED)  # at the first visit
         page.goto("/#/hive/1")
         expect(page.locator(".hero")).to_be_visible()
         page.context.set_offline(True)
@@ -206,6 +233,8 @@ def test_without_a_connection_the_last_figures_are_shown_with_their_age(
         page.goto("/#/")
         expect(page.locator(".place")).to_have_count(HIVES)
         expect(page.locator(".place .age").first).to_be_visible()
+        page.goto("/#/deals")  # which was not opened before
+        expect(page.get_by_text("There is no connection")).to_be_visible()
         page.goto("/#/hive/4")
         expect(page.get_by_text("There is no connection")).to_be_visible()
         page.context.set_offline(False)

@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.web.accessibility import serious_findings, tab_to
-from tests.web.browsing import NARROW, PATIENCE, WIDE
+from tests.web.browsing import PATIENCE
 from tests.web.hives.public_site import HIVES, PASSWORD, Site, heading, signed_in, until
-from tests.web.hives.screens import looking
+from tests.web.hives.screens import SIZES_AND_SHADES, looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -33,7 +33,7 @@ def test_the_browser_chooses_the_language(
         expect(heading(page)).to_contain_text(title)
         expect(page.locator("[data-hive='1']")).to_contain_text(level)
         assert page.evaluate("document.documentElement.lang") == wanted[:2]
-        said = "import('/language.js').then(({ told }) => told('{text}'))"
+        said = "import('/first.js').then(({ $language }) => $language.told('{text}'))"
         used = page.evaluate(said.replace("{text}", "code AB was used on 2026-03-02 10:00"))
         assert used.endswith(("AB wurde am 2026-03-02 10:00 eingelöst.", "le 2026-03-02 10:00."))
         unknown = page.evaluate(said.replace("{text}", "Input should be at most 7"))
@@ -149,7 +149,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize(("size", "shade"), [(NARROW, "dark"), (WIDE, "light")])
+@pytest.mark.parametrize(("size", "shade"), SIZES_AND_SHADES)
 def test_nothing_keeps_people_with_disabilities_out(
     browser: Browser, site: Site, size: tuple[int, int], shade: str
 ) -> None:

@@ -158,6 +158,10 @@ def test_with_a_plan_a_place_is_created_corrected_and_closed(page: Page) -> None
     expect(page.get_by_text("must be given")).to_be_visible()  # beside the name
     expect(page.get_by_text("must be greater than or equal to 1")).to_be_visible()
     page.get_by_label("Name").fill(HOSTILE)
+    page.get_by_label("Type", exact=True).click()
+    page.get_by_role("option", name="Restaurant", exact=True).click()
+    page.get_by_label("Street").fill("Comb Lane 6")
+    page.get_by_label("Town").fill("Beeston")
     page.get_by_label("Capacity").fill("40")
     page.get_by_role("button", name="Add an exception").click()
     page.get_by_label("Date").fill("2030-12-25")
@@ -165,6 +169,9 @@ def test_with_a_plan_a_place_is_created_corrected_and_closed(page: Page) -> None
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Edit {HOSTILE}")
     expect(page.get_by_label("Monday", exact=True)).to_have_value("09:00-12:00, 13:00-18:00")
     expect(page.get_by_label("Date")).to_have_value("2030-12-25")
+    expect(page.get_by_label("Street")).to_have_value("Comb Lane 6")
+    expect(page.get_by_label("Town")).to_have_value("Beeston")
+    expect(page.get_by_label("Type", exact=True)).to_have_value("Restaurant")
 
     picture = io.BytesIO()
     Image.new("RGB", (64, 48), "orange").save(picture, "PNG")
@@ -239,6 +246,14 @@ def test_a_sensor_is_added_gets_credentials_and_is_replaced(page: Page) -> None:
     page.get_by_role("button", name="Create credentials").click()
     expect(page.locator("[data-access]")).to_contain_text("sensor-door-9")
     expect(page.locator("[data-access]")).to_contain_text("commands/sensor/door-9")
+    page.evaluate("window.print = () => { window.isPrinted = true; }")
+    page.get_by_role("button", name="Print").click()
+    page.wait_for_function("window.isPrinted")
+    page.get_by_role("switch", name="Numbers its events").click()
+    page.get_by_label("Protocol").click()
+    page.get_by_role("option", name="Single events").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved")).to_be_visible()
     page.get_by_label("Report every").fill("10")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_text("gets it when it connects")).to_be_visible()
@@ -288,13 +303,14 @@ def test_followers_are_written_to(page: Page, business: Business) -> None:
 
 
 def test_places_are_compared_over_any_period_and_charts_are_exported(page: Page) -> None:
-    page.goto("/hives/analytics?hives=1,99,x&from=2020-01-01&to=2019-01-01")
+    page.goto("/hives/analytics?hives=1,6,99,x&from=2020-01-01&to=2019-01-01")
     expect(page.get_by_role("row", name="Amber Café")).to_contain_text("2 of 7")
+    expect(page.get_by_role("row", name="Cedar Supermarket")).to_be_visible()
     expect(page.locator("[data-chart=visits] svg")).to_be_visible()
     with page.expect_download() as taken:
         page.get_by_role("button", name="Export as CSV: Visits by day").click()
     rows = list(csv.reader(Path(taken.value.path()).read_text("utf-8-sig").splitlines()))
-    assert rows[0] == ["", "Amber Café"]
+    assert rows[0] == ["", "Amber Café", "Cedar Supermarket"]
     assert len(rows) == 29
     assert int(rows[-1][1]) > 0
     with page.expect_download() as taken:

@@ -16,9 +16,9 @@ from penstock_hives.web.section import section_over
 from penstock_store import Database
 from penstock_store.dashboard.pages import SectionContext
 from tests.web.accessibility import serious_findings, tab_to
-from tests.web.browsing import NARROW, PATIENCE, WIDE
+from tests.web.browsing import NARROW, PATIENCE
 from tests.web.hives.business import ADA, BOB, PASSWORD, Business, sign_in
-from tests.web.hives.screens import looking
+from tests.web.hives.screens import SIZES_AND_SHADES, looking
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -83,9 +83,7 @@ def operator(browser: Browser, business: Business) -> StorageState:
 
 
 @pytest.mark.parametrize("seen_by", ["business", "operator"])
-@pytest.mark.parametrize(
-    ("size", "shade"), [(NARROW, "dark"), (WIDE, "light")], ids=["phone", "desktop"]
-)
+@pytest.mark.parametrize(("size", "shade"), SIZES_AND_SHADES)
 def test_pages_fit_their_window_and_keep_nobody_out(
     browser: Browser,
     business: Business,

@@ -393,12 +393,16 @@ for _option in TABLE:
         OPTIONS.setdefault(normalised_name(_name), _option)
 
 
+_SPELLINGS: Final = (
+    (Dialect.V2, frozenset(name for option in TABLE for name in option.v2)),
+    (Dialect.SR3, frozenset(name for option in TABLE for name in option.sr3)),
+)
+
+
 def find_option(name: str) -> ConfOption | None:
     return OPTIONS.get(normalised_name(name.lstrip("-")))
 
 
 def dialects_of(name: str) -> frozenset[Dialect]:
     """The dialects that spell an option so."""
-    found = {Dialect.V2 for each in TABLE if name in each.v2}
-    found |= {Dialect.SR3 for each in TABLE if name in each.sr3}
-    return frozenset(found)
+    return frozenset(dialect for dialect, names in _SPELLINGS if name in names)

@@ -277,7 +277,10 @@ def _included(path: Path, value: str) -> Path:
     """Beside the file, or in the directory of all configurations."""
     named = Path(value).expanduser()
     beside, above = path.parent / named, path.parent.parent / named
-    return above if above.is_file() and not beside.is_file() else beside
+    try:
+        return above if above.is_file() and not beside.is_file() else beside
+    except OSError as error:  # a name that is too long
+        raise ConfigurationError(f"{str(beside)!r}: {error.strerror}") from None
 
 
 def _variable(found: re.Match[str], variables: Mapping[str, str]) -> str:

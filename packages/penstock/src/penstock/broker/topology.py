@@ -20,8 +20,8 @@ from penstock.core.field_table import decode_table, encode_table
 
 TopologyKey = tuple[str, ...]
 
-#: A smaller journal is compacted at the next start only.
-COMPACT_BYTES: Final = 1 << 20
+#: A smaller journal is compacted at the next start only; a larger one when half of it is history.
+COMPACT_BYTES: Final = 64 << 10
 
 
 def pack_arguments(arguments: dict[str, Any]) -> str:

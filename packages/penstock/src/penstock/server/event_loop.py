@@ -5,6 +5,11 @@ and small messages that costs as much as the messages. Here the broker's sockets
 the poll; everything else (timers, tasks, TLS, subprocesses) is asyncio's, and gets its turn when it
 has something to do. Callbacks run at the end of each pass, so that output of several reads is sent
 together.
+
+Who sends little does not wait for who sends much. A socket whose last read filled the usual buffer
+is *bulky*: bulky sockets come last in a pass, and between two of them whoever else has become ready
+is served, and its output sent. So a request waits for one large read, not for those of all
+publishers.
 """
 
 from __future__ import annotations
@@ -31,9 +36,16 @@ if TYPE_CHECKING:
 MAX_EVENTS: Final = 512
 #: Time for sockets in one pass; the remaining ones come first in the next.
 PASS_SECONDS: Final = 0.01
+#: Time for bulky sockets after that; at least one of them is served in each pass.
+BULKY_SECONDS: Final = 0.005
+
+#: What is ready of asyncio.
+_Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class ServedSocket(Protocol):
+    is_bulky: bool  #: the last read was large
+
     def on_ready(self, events: int) -> None:
         """The descriptor is ready; it must not raise."""
 
@@ -102,7 +114,7 @@ class BrokerSelector(selectors.BaseSelector):
         changed = self._keys[key.fd] = key._replace(events=events, data=data)
         return changed
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> _Ready:
         self.has_callbacks = False
         self._end_pass()
         until = math.inf if timeout is None else monotonic() + timeout
@@ -121,12 +133,12 @@ class BrokerSelector(selectors.BaseSelector):
         for callback in self._on_pass_end:
             callback()
 
-    def _serve_ready(self, timeout: float) -> tuple[list[tuple[selectors.SelectorKey, int]], bool]:
+    def _serve_ready(self, timeout: float) -> tuple[_Ready, bool]:
         """Poll once, and serve the broker's sockets; returns what is ready of asyncio, and whether
         nothing was ready at all."""
         if timeout > 0:
             timeout = math.ceil(timeout * 1e3) * 1e-3  # as epoll counts; never too early
-        ready = []
+        ready: _Ready = []
         served = self._served
         if self._unserved:
             found, self._unserved = self._unserved, []
@@ -136,17 +148,55 @@ class BrokerSelector(selectors.BaseSelector):
             found = self._epoll.poll(timeout, MAX_EVENTS)
         deadline = 0.0 if len(found) < 2 else monotonic() + PASS_SECONDS
         late = False
-        for number, events in found:
+        bulky: list[tuple[int, int]] = []
+        for event in found:
+            number, events = event
             ready_socket = served[number]
             if ready_socket is not None:
-                if late:
-                    self._unserved.append((number, events))
+                if ready_socket.is_bulky:
+                    bulky.append(event)
+                elif late:
+                    self._unserved.append(event)
                 else:
                     ready_socket.on_ready(events)
                     late = deadline > 0 and monotonic() > deadline
             elif key := self._keys.get(number):
                 ready.append((key, _happened(events) & key.events))
+        if bulky:
+            self._serve_bulky(bulky, ready, len(found) > len(bulky))
         return ready, not found
+
+    def _serve_bulky(self, bulky: list[tuple[int, int]], ready: _Ready, others: bool) -> None:
+        """One by one, as long as nothing of asyncio is ready; `others` were served before, whose
+        output must not wait."""
+        served = self._served
+        last = len(bulky) - 1
+        deadline = monotonic() + BULKY_SECONDS if last else 0.0
+        for at, (number, events) in enumerate(bulky):
+            if others and last:
+                self._end_pass()
+            ready_socket = served[number]
+            if ready_socket is not None:
+                ready_socket.on_ready(events)
+            if at < last:
+                others = self._serve_small(ready)
+                if ready or monotonic() > deadline:
+                    self._unserved += bulky[at + 1 :]
+                    return
+
+    def _serve_small(self, ready: _Ready) -> bool:
+        """Whoever is ready by now and not bulky; whether there was anybody."""
+        served = self._served
+        found = False
+        for number, events in self._epoll.poll(0, MAX_EVENTS):
+            ready_socket = served[number]
+            if ready_socket is not None:
+                if not ready_socket.is_bulky:
+                    ready_socket.on_ready(events)
+                    found = True
+            elif key := self._keys.get(number):
+                ready.append((key, _happened(events) & key.events))
+        return found
 
     def close(self) -> None:
         self._epoll.close()
@@ -264,6 +314,7 @@ class SocketTransport(asyncio.Transport):
         "_reading",
         "_shutting",
         "_socket",
+        "is_bulky",
         "max_size",
     )
 
@@ -293,6 +344,7 @@ class SocketTransport(asyncio.Transport):
         self._closing = False
         self._lost = False
         self.max_size = READ_BYTES
+        self.is_bulky = False
         protocol.connection_made(self)
         self._want()
 
@@ -312,6 +364,7 @@ class SocketTransport(asyncio.Transport):
             except OSError as error:
                 self._lose(error)
                 return
+            self.is_bulky = len(data) >= READ_BYTES
             try:
                 if data:
                     self._protocol.data_received(data)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.broker.log import Committer, Log
+from penstock.broker.log.log import STALE_BYTES, STALE_MILLISECONDS
 from tests.broker.log.given import Fixed, bodies, fields, message, segments
 
 
@@ -171,6 +172,33 @@ def test_the_segment_being_written_is_never_dropped(tmp_path: Path, idle: Commit
     log.retain(0, 0)
     assert len(segments(tmp_path / "log")) == 1
     assert log.next_offset == 20
+
+
+def test_a_queue_with_little_traffic_keeps_little(tmp_path: Path, idle: Committer) -> None:
+    """All of its messages are acknowledged at once, and it never fills a segment."""
+    clock = Fixed()
+    log = Log(tmp_path / "log", idle, now=clock)
+    for _ in range(60):
+        for _ in range(10):
+            log.append(message(bytes(STALE_BYTES // 20)))
+            log.write()
+            log.truncate_before(log.next_offset)
+        clock.now += STALE_MILLISECONDS // 2
+        assert log.bytes < 3 * STALE_BYTES
+    assert log.next_offset == 600
+
+
+@pytest.mark.parametrize("case", ["young", "small", "needed"])
+def test_a_segment_is_not_replaced(tmp_path: Path, idle: Committer, case: str) -> None:
+    clock = Fixed()
+    log = Log(tmp_path / "log", idle, now=clock)
+    log.append(message(bytes(100 if case == "small" else STALE_BYTES)))
+    log.write()
+    clock.now += STALE_MILLISECONDS - (case == "young")
+    log.truncate_before(0 if case == "needed" else 1)
+    log.append(message())
+    log.write()
+    assert len(segments(tmp_path / "log")) == 1
 
 
 def test_retention_by_size(tmp_path: Path, idle: Committer) -> None:

@@ -9,6 +9,7 @@ map, comes from the wheel of NiceGUI.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from importlib.resources import files
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from penstock_hives.encoding import encode_json
+from penstock_hives.public.page.modules import join_modules
 from penstock_hives.public.view import CachedPage
 from penstock_hives.server.asgi import (
     AsgiApplication,
@@ -38,6 +40,8 @@ _TYPES: Final = {
     ".svg": b"image/svg+xml",
     ".png": b"image/png",
 }
+#: The service worker is no module.
+_MODULE: Final = re.compile(r"/\w+\.js")
 #: Files of Leaflet in the wheel of NiceGUI.
 _LEAFLET: Final = {
     "/leaflet.js": "elements/leaflet/dist/index.js",
@@ -59,6 +63,10 @@ def read_contents(settings: dict[str, Any] | None = None) -> dict[str, bytes]:
         for each in folder.rglob("*")
         if each.suffix in _TYPES
     }
+    modules = {path: content for path, content in found.items() if _MODULE.fullmatch(path)}
+    joined = join_modules({path[1:-3]: text.decode() for path, text in modules.items()})
+    found = {path: content for path, content in found.items() if path not in modules}
+    found |= {f"/{name}.js": text.encode() for name, text in joined.items()}
     found |= {path: (_nicegui() / file).read_bytes() for path, file in _LEAFLET.items()}
     found[SETTINGS] = encode_json(settings or {})
     return found

@@ -1,7 +1,7 @@
 // Favourites and places seen lately: in the account of who is signed in, else in this browser.
 //
-// The browser has a copy, so that hearts are right at once. On sign-in what the browser had is added
-// to the account.
+// The browser has a copy, so that hearts are right at once, and a place that was seen is in the list
+// before the account has it. On sign-in what the browser had is added to the account.
 
 import { call } from "./api.js";
 import { icon, make, notice } from "./elements.js";
@@ -35,14 +35,38 @@ export function heart(hive, name) {
   return button;
 }
 
+const unsent = new Set(remembered.get("unsent", [])); // places seen that the account does not have yet
+/** The last one first. */
+export const notInAccount = () => [...unsent].reverse();
+
+let sending = Promise.resolve(); // one at a time: the order counts
+function addToAccount(hive) {
+  unsent.delete(hive); // now it is the last one
+  remembered.set("unsent", [...unsent.add(hive)]);
+  sending = sending.then(() => send(hive));
+}
+
+async function send(hive) {
+  if (!unsent.has(hive)) return; // signed out meanwhile
+  try {
+    await call("PUT", `/me/recent/${hive}`, undefined, { keepalive: true });
+  } catch (error) {
+    if (!error.status) return; // offline: when the page is opened again
+  }
+  unsent.delete(hive);
+  remembered.set("unsent", unsent.size ? [...unsent] : null);
+}
+
 export function visited(hive) {
   remembered.set("recent", [hive, ...recentHere().filter((each) => each !== hive)].slice(0, MOST_RECENT));
   record("view", { hive_id: hive });
-  if (isSignedIn()) call("PUT", `/me/recent/${hive}`).catch(() => {});
+  if (isSignedIn()) addToAccount(hive);
 }
+if (isSignedIn()) [...unsent].forEach(addToAccount);
 
 /** After a sign-in: what the browser has is added to the account, and the other way round. */
 export async function mergeFavourites() {
+  recentHere().reverse().forEach(addToAccount);
   const held = new Set((await call("GET", "/me/favourites")).map((hive) => hive.id));
   const more = [...favourites].filter((hive) => !held.has(hive));
   // A place that is gone is no favourite any more.
@@ -57,4 +81,6 @@ onSessionChange(() => {
   favourites.clear(); // they are in the account
   keep();
   remembered.set("recent", null);
+  unsent.clear();
+  remembered.set("unsent", null);
 });

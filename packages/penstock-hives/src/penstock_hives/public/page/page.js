@@ -4,7 +4,7 @@
 import { main, make, nothing, notice } from "./elements.js";
 import { LANGUAGES, language, t, told, translatePage } from "./language.js";
 import { follow, unwatchAll } from "./live.js";
-import { choice, showFavourites, showPlaces } from "./places.js";
+import { choice, showPlaces } from "./places.js";
 import { isSignedIn, onSessionChange } from "./session.js";
 import { remembered } from "./storage.js";
 import { record } from "./usage.js";
@@ -14,7 +14,7 @@ const deals = () => import("./deals.js");
 /** By the first part of the hash: the tab it is under, the module it needs, whether it needs a sign-in. */
 const VIEWS = {
   "": { tab: "places", show: (_, parts, signal) => showPlaces(signal, route) },
-  favourites: { tab: "favourites", show: (_, parts, signal) => showFavourites(signal) },
+  favourites: { tab: "favourites", load: () => import("./own_places.js"), show: (places, parts, signal) => places.showFavourites(signal) },
   map: { tab: "map", load: () => import("./map.js"), show: (map, [hive], signal) => map.showMap(Number(hive) || null, signal) },
   hive: { load: () => import("./place.js"), show: (place, [hive], signal) => place.showHive(Number(hive), signal) },
   deals: { tab: "deals", load: deals, show: (module, parts, signal) => module.showDeals(signal) },

@@ -1,13 +1,11 @@
-// Lists of places: all that match a search; and those of the reader: favourites, seen lately, popular.
+// The list of places: all that match a search.
 
-import { ask, call } from "./api.js";
+import { ask } from "./api.js";
 import { cell } from "./cell.js";
-import { dealCard } from "./deals.js";
-import { button, link, main, make, nothing } from "./elements.js";
-import { favourites, heart, recentHere } from "./favourites.js";
+import { button, main, make, nothing } from "./elements.js";
+import { heart } from "./favourites.js";
 import { count, t, told } from "./language.js";
 import { figures, seed, watch } from "./live.js";
-import { isSignedIn } from "./session.js";
 import { record } from "./usage.js";
 import { distance, levelOf, says } from "./words.js";
 
@@ -55,7 +53,7 @@ function question(cursor) {
 
 const FIRST = question(null);
 
-function dealsByHive(deals) {
+export function dealsByHive(deals) {
   const counted = new Map();
   for (const deal of deals) counted.set(deal.hive_id, (counted.get(deal.hive_id) ?? 0) + 1);
   return counted;
@@ -113,35 +111,4 @@ function drawFilters(row, types, again) {
     chip(t("Open now"), choice.open, () => choose({ open: !choice.open })),
     chip(t("All"), !choice.type, () => choose({ type: "" })),
     ...types.map((type) => chip(t(type.name), choice.type === type.code, () => choose({ type: choice.type === type.code ? "" : type.code }))));
-}
-
-// ---- those of the reader
-
-const details = (hives, signal) => Promise.all(hives.map((hive) => ask(`/hives/${hive}`, signal).catch((error) => { if (error.status !== 404) throw error; }))).then((found) => found.filter(Boolean));
-
-export async function showFavourites(signal) {
-  const list = make("ul", { class: "places" });
-  const more = make("div");
-  const told = isSignedIn() ? make("p", { class: "soft" }, t("In your account, on all your devices."))
-    : make("p", { class: "soft" }, t("Kept on this device only."), " ", link("#/sign-in", t("Sign in to keep them in your account.")));
-  main.replaceChildren(make("h1", {}, t("Your favourites")), told, make("div", { class: "filters" }), list, more);
-  const [found, deals] = await Promise.all([details([...favourites], signal), ask("/deals?limit=100", signal)]);
-  const counted = dealsByHive(deals.items);
-  if (found.length) list.append(...found.map((hive) => place(hive, counted)));
-  else list.replaceWith(nothing(t("No favourites yet"), t("Tap the heart of a place to find it here again.")));
-  const section = (title, items, kind) => items.length && more.append(make("h2", { class: "above" }, title), make("ul", { class: kind }, items));
-  if (isSignedIn()) {
-    const recommended = await call("GET", "/me/deals/recommended?limit=6", undefined, { signal })
-      .then((found) => found.map((each) => dealCard(each.deal, { reason: each.reason })))
-      .catch((error) => {
-        if (error.status !== 402) throw error;
-        return [make("li", { class: "soft" }, t("Deals chosen for you are part of the plan {plan}.", { plan: error.plans.join(", ") }), " ", link("#/plan", t("Plans")))];
-      });
-    section(t("Recommended for you"), recommended, "deals");
-  }
-  const seen = isSignedIn() ? (await call("GET", "/me/recent?limit=6", undefined, { signal })) : await details(recentHere().slice(0, 6), signal);
-  section(t("Seen lately"), seen.filter((hive) => !favourites.has(hive.id)).map((hive) => place(hive, counted)), "places");
-  const popular = await ask("/popular?limit=6", signal);
-  const hives = await details(popular.map((each) => each.hive_id), signal);
-  section(t("Popular this week"), hives.filter((hive) => !favourites.has(hive.id)).map((hive) => place(hive, counted)), "places");
 }

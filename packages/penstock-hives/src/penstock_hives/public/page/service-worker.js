@@ -1,15 +1,18 @@
 // Shows pushes, and the page with its last figures when there is no connection.
 //
 // Files and public reads are fetched from the server first; what was fetched last is used only when it
-// cannot be reached. What needs a sign-in is never kept.
+// cannot be reached. What lists and places need is kept from the first visit on. What needs a sign-in
+// is never kept.
 
-const CACHE = "hives-2";
+const CACHE = "hives-3";
+const SHELL = ["/", "/icon.svg", "/first.js", "/page.js", "/place.js", "/chart.js", "/deals.js", "/own_places.js"];
+const TEXTS = ["de", "fr"].filter((code) => navigator.languages.some((each) => each.startsWith(code))).map((code) => `/languages/${code}.json`);
 const KEPT = /^\/v1\/(hives(\/\d+(\/(typical-week|forecast|today))?)?|deals(\/\d+)?|hive-types|popular|map)$/;
 const MOST = 300;
 const SLOW_MS = 4000; // a connection that answers no faster is as good as none, if something is kept
 
 self.addEventListener("install", (event) => {
-  event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll(["/", "/icon.svg"])).then(() => self.skipWaiting()));
+  event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll([...SHELL, ...TEXTS])).then(() => self.skipWaiting()));
 });
 
 self.addEventListener("activate", (event) => {

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from penstock_hives.public.page import SETTINGS, read_contents, security_headers
+from penstock_hives.public.page.modules import join_modules
 
 
 def policy(settings: dict[str, Any]) -> str:
@@ -63,3 +64,47 @@ def test_no_page_makes_html_of_a_text() -> None:
     assert len(sources) > 200
     found = [each.name for each in sources if re.search(ways, each.read_text())]
     assert found == ["map.js"]
+
+
+def test_modules_of_the_first_view_are_one_file_and_others_import_from_it() -> None:
+    joined = join_modules(
+        {
+            "page": 'import { b } from "./b.js";\nimport { z } from "./z.js";\nb(z);\n',
+            "a": "export const a = 1;\nconst own = 2;\n",
+            "b": 'import { a as one } from "./a.js";\nexport function b() { return one; }\n',
+            "later": 'import { a } from "./a.js";\nimport { z } from "./z.js";\nexport { a };\n',
+        }
+    )
+    assert joined == {
+        "first": "const $a = await (async () => {\nconst a = 1;\nconst own = 2;\n"
+        "return { a };\n})();\n"
+        "const $b = await (async () => {\nconst { a: one } = $a;\n"
+        "function b() { return one; }\nreturn { b };\n})();\n"
+        "export { $a, $b };\n",
+        "page": 'import { $b } from "./first.js"; const { b } = $b;\n'
+        'import { z } from "./z.js";\nb(z);\n',
+        "later": 'import { $a } from "./first.js"; const { a } = $a;\n'
+        'import { z } from "./z.js";\nexport { a };\n',
+    }
+
+
+@pytest.mark.parametrize("line", ["export { a };", "export let a = 1;", 'import "./b.js";'])
+def test_a_module_of_the_first_view_exports_names_as_they_are_declared(line: str) -> None:
+    with pytest.raises(ValueError, match="is not an import or export of a name"):
+        join_modules({"page": 'import { a } from "./a.js";', "a": line})
+
+
+def test_every_module_that_is_asked_for_is_served_once() -> None:
+    contents = read_contents()
+    html = contents["/index.html"].decode()
+    asked = set(
+        re.findall(r'(?:rel="modulepreload" href|script type="module" src)="([^"]+)"', html)
+    )
+    assert asked == {"/first.js", "/page.js"}
+    modules = {path for path in contents if re.fullmatch(r"/\w+\.js", path)}
+    for path in modules - {"/leaflet.js"}:
+        found = re.findall(r'(?:from |import\()"\.(/\w+\.js)"', contents[path].decode())
+        asked.update(found)
+    assert asked == modules
+    kept = re.findall(r'"(/\w+\.js)"', contents["/service-worker.js"].decode())
+    assert {"/first.js", "/page.js", "/place.js"} <= set(kept) <= modules

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 from argon2 import PasswordHasher
+from PIL import Image
 
 from penstock_hives.database import DatabasePool
 from penstock_hives.demo_account import PASSWORD
 from penstock_hives.demo_data import DEMO_USERS, create_demo_data
+from penstock_hives.demo_pictures import create_demo_pictures
 from penstock_hives.people.permissions import UserRole
 from penstock_hives.people.repository import PeopleRepository
 from penstock_hives.sensors import catalogue_writer
@@ -19,7 +22,12 @@ from tests.hives.app.world import NOON
 COUNTS = """
     SELECT (SELECT count(*) FROM app_user) AS users, (SELECT count(*) FROM deal) AS deals,
            (SELECT count(*) FROM user_message) AS messages,
-           (SELECT count(*) FROM subscription) AS subscriptions
+           (SELECT count(*) FROM subscription) AS subscriptions,
+           (SELECT count(*) FROM transaction) AS payments,
+           (SELECT count(*) FROM follower_message) AS news,
+           (SELECT count(*) FROM user_message WHERE type = 'support') AS questions,
+           (SELECT count(*) FROM account_invitation) AS invitations,
+           (SELECT count(*) FROM audit_log) AS changes
 """
 
 
@@ -37,11 +45,15 @@ async def test_the_demonstration_is_furnished_once_and_has_new_deals_every_day(
     [again] = database.rows(COUNTS)
     create_demo_data(database, NOON + timedelta(days=1), hives)
     [tomorrow] = database.rows(COUNTS)
+    create_demo_data(database, NOON + timedelta(days=5), hives)
+    [renewed] = database.rows(COUNTS)
 
     assert first == again
     assert min(first.values()) > 0
     assert tomorrow["deals"] > first["deals"]
     assert tomorrow["messages"] == first["messages"]
+    assert tomorrow["payments"] == first["payments"] == 2 * first["subscriptions"]
+    assert renewed["payments"] == 3 * first["subscriptions"]
     [row] = database.rows(
         "SELECT password_hash FROM credential WHERE login = %s", (DEMO_USERS[0].login,)
     )
@@ -95,3 +107,22 @@ def test_what_was_edited_stays_when_the_demonstration_starts_again(database: Dat
     assert database.rows("SELECT name FROM account WHERE name = 'Meadow & Sons'") == []
     assert first["account_member"] == []
     assert database.rows("SELECT id FROM user_notification_def") == []
+
+
+def test_places_have_a_cover_and_a_picture_of_the_inside_once(
+    database: Database, tmp_path: Path
+) -> None:
+    fleet = Fleet(start=NOON, seed=1, hives=3)
+    catalogue_writer.write_catalogue(database, fleet.hives, fleet.sensors)
+    create_demo_pictures(database, tmp_path, fleet.hives)
+    statement = "SELECT hive_id, kind, path, width, height, bytes FROM hive_image ORDER BY id"
+    rows = database.rows(statement)
+    assert [(row["hive_id"], row["kind"]) for row in rows] == [
+        (hive.id, kind) for hive in fleet.hives for kind in ("cover", "secondary")
+    ]
+    for row in rows:
+        file = tmp_path / row["path"]
+        assert file.stat().st_size == row["bytes"]
+        assert Image.open(file).size == (row["width"], row["height"]) == (960, 540)
+    create_demo_pictures(database, tmp_path, fleet.hives)
+    assert database.rows(statement) == rows

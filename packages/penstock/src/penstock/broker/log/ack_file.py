@@ -27,7 +27,7 @@ from penstock.broker.log.committer import Committer
 from penstock.broker.log.compacted_file import CompactedFile
 
 #: Smaller files are not compacted.
-COMPACT_BYTES: Final = 1 << 20
+COMPACT_BYTES: Final = 256 << 10
 
 
 def _ignore(_: str) -> None:

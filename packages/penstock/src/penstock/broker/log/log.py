@@ -33,6 +33,11 @@ from penstock.core.errors import CorruptChunk
 #: logs.
 CACHED_CHUNKS: Final = 2
 
+#: An active segment of this size and age is replaced when nothing in it is needed any more. A queue
+#: with little traffic would take years to fill it.
+STALE_BYTES: Final = 1 << 20
+STALE_MILLISECONDS: Final = 60_000
+
 
 def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
@@ -81,6 +86,8 @@ class Log:
         # Names that must be synced, too. A killed process may have left some that are not on disk.
         self._new_files = self._made_directory = True
         self._distrusted = False  # the last sync of the active segment failed
+        self._stale = False  # no message of the active segment is needed
+        self._active_since = 0
         self._syncing_offset = 0
         self._closed = False
         self.on_not_local: Callable[[Segment], None] = _ignore_segment
@@ -152,13 +159,15 @@ class Log:
         active = self._segments.active
         if active is not None:
             room = self._segment_bytes - active.size
-            if not active.size or (room >= chunk.header.file_bytes and not self._distrusted):
+            usable = not (self._distrusted or self._stale)
+            if not active.size or (room >= chunk.header.file_bytes and usable):
                 return
         sealed = self._segments.roll(chunk.base)
         if sealed is not None:
             self._sealed.append(sealed)
         self._new_files = True
-        self._distrusted = False
+        self._distrusted = self._stale = False
+        self._active_since = self.now()
 
     def begin_sync(self) -> list[int]:
         self._syncing_offset = self.written_offset
@@ -244,8 +253,12 @@ class Log:
         return self._segments.limit(start, stop, most)
 
     def truncate_before(self, offset: int) -> None:
-        """Delete segments that have only messages below the offset."""
+        """Delete segments that have only messages below the offset. If that is all of a large and
+        old active segment, the next message starts another one."""
         self._segments.drop_before(offset)
+        active = self._segments.active
+        if active is not None and offset >= self.next_offset and active.size >= STALE_BYTES:
+            self._stale = abs(self.now() - self._active_since) >= STALE_MILLISECONDS
 
     def retain(self, max_age_ms: int | None, max_bytes: int | None) -> int:
         """Delete segments beyond an age or total size, except the active one; returns the first
