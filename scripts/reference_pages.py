@@ -6,15 +6,20 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import typer.main
+from prometheus_client import Metric
 from typer.core import TyperCommand, TyperGroup
 
 from penstock.cli import app
 from penstock.cli.errors import EXIT_STATUS, INTERRUPTED
+from penstock.client import errors as client_errors
 from penstock.core import errors
 from penstock.core.metrics import METRICS
 from penstock.core.settings_model import field_default, field_descriptions, field_types
@@ -22,6 +27,7 @@ from penstock.server.management.http import error_status
 from penstock.server.management.metrics import QUEUE_METRICS
 from penstock.server.management.server import ROUTES
 from penstock.wire.amqp091.errors import close_reason
+from penstock_hives import errors as hives_errors
 from penstock_hives.billing.settings import PaymentSettings
 from penstock_hives.identity.settings import IdentitySettings
 from penstock_hives.push.settings import PushSettings
@@ -29,7 +35,20 @@ from penstock_hives.server.configuration import SiteSettings
 from penstock_hives.server.metrics import PREFIX, SITE_METRICS
 from penstock_hives.server.settings import EngineSettings
 from penstock_hives.settings import HivesSettings
+from penstock_jobs import errors as jobs_errors
+from penstock_jobs.worker.metrics import WorkerMetrics
+from penstock_pump import errors as pump_errors
+from penstock_pump.components import ComponentControl
+from penstock_pump.config.settings import settings_of
+from penstock_pump.metrics import registry as pump_registry
+from penstock_spark import errors as spark_errors
+from penstock_spark.bronze import BronzeBatch
+from penstock_spark.connector.query_metrics import QueryMetrics
+from penstock_spark.directory import FlowDirectory
+from penstock_spark.progress import FlowProgress, RunState
+from penstock_spark.status import flow_metrics
 from scripts.configuration_page import type_name
+from scripts.openapi_files import documents
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
 _MADE: Final = "<!-- Made by `make docs` from the code. -->\n"
@@ -99,8 +118,31 @@ def management_api() -> str:
     return "\n".join(lines) + "\n"
 
 
+#: Document of `scripts.openapi_files`, who serves it, and its description.
+_APPLICATIONS: Final = (
+    ("hives", "Hives", "`penstock hives serve`", "[Hives](../hives.md)"),
+    ("jobs", "Jobs", "`penstock job api`", "[Jobs over HTTP](../jobs-http.md)"),
+)
+
+
+def application_apis() -> str:
+    """Every call of the applications, from their OpenAPI documents."""
+    found = documents()
+    lines = ["# APIs of the applications", "", _MADE]
+    lines += ["`make dist` writes the OpenAPI documents, with all parameters and bodies."]
+    for name, title, server, page in _APPLICATIONS:
+        lines += ["", f"## {title}", "", f"Served by {server}; {page} describes it.", ""]
+        lines += ["| method | path | what it does |", "|---|---|---|"]
+        for path, operations in sorted(found[name]["paths"].items()):
+            for method, operation in operations.items():
+                text = operation.get("description") or operation["summary"]
+                meaning = " ".join(text.partition("\n\n")[0].split())
+                lines.append(f"| {method.upper()} | `{path}` | {_cell(meaning)} |")
+    return "\n".join(lines) + "\n"
+
+
 def metrics() -> str:
-    """Every metric of the broker and of the site of the hives application."""
+    """Every metric that a program of the packages serves."""
     lines = ["# Metrics", "", _MADE]
     lines += [
         "The broker serves these for Prometheus at its management address, under `/metrics`.",
@@ -126,7 +168,50 @@ def metrics() -> str:
     for name, kind, meaning, labels in SITE_METRICS:
         shown = ", ".join(f"`{each}`" for each in labels)
         lines.append(f"| `{PREFIX}{name}` | {kind} | {shown} | {meaning} |")
+    for title, families in _exported():
+        lines += ["", title, "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
+        for family in families:
+            suffix = "_total" if family.type == "counter" else ""
+            shown = ", ".join(f"`{each}`" for each in _labels(family))
+            text = _cell(family.documentation)
+            lines.append(f"| `{family.name}{suffix}` | {family.type} | {shown} | {text} |")
     return "\n".join(lines) + "\n"
+
+
+def _exported() -> Iterator[tuple[str, Iterable[Metric]]]:
+    """What the collectors of the packages export, once each has done some work."""
+    with TemporaryDirectory() as folder:
+        directory = FlowDirectory(Path(folder), "flow")
+        progress = FlowProgress(directory.progress, "flow")
+        progress.set_state(RunState.RUNNING, 0.0)
+        batch = BronzeBatch(0, 1, (), {"stream": 1}, datetime.now(UTC))
+        progress.record_batch(batch, 0.1, 0.1, time.time())
+        yield (
+            "`penstock pipeline run --metrics PORT` serves these:",
+            list(flow_metrics(directory, "amqp://127.0.0.1:1").collect()),
+        )
+    yield (
+        "`QueryMetrics` of `penstock_spark` exports these for a query of your own "
+        "([Spark](../spark.md)):",
+        QueryMetrics(None).collect(),
+    )
+    worker = WorkerMetrics()
+    worker.observe("call", 1.0)
+    yield "`penstock job worker --metrics PORT` serves these:", worker.registry.collect()
+    control = ComponentControl()
+    control.counters.queued = 0
+    settings = settings_of({"component": "subscribe", "name": "name"})
+    yield (
+        "A component of the pump serves these with `--metrics PORT`:",
+        pump_registry(settings, control).collect(),
+    )
+
+
+def _labels(family: Metric) -> Iterable[str]:
+    declared: Iterable[str] | None = getattr(family, "_labelnames", None)
+    if declared is not None:
+        return declared
+    return sorted({name for sample in family.samples for name in sample.labels} - {"le"})
 
 
 def error_codes() -> str:
@@ -143,15 +228,33 @@ def error_codes() -> str:
         reason = close_reason(kind("…"))
         scope = "hard" if reason.closes_connection else "soft"
         name = re.match(r"[A-Z_]+", reason.text)
-        meaning = _cell(" ".join((kind.__dict__.get("__doc__") or "").split()))
         http = error_status(kind("…"))[0]
         code = f"{reason.code} {name[0] if name else ''} ({scope})"
-        lines.append(f"| `{kind.__name__}` | {meaning} | {code} | {http} |")
+        lines.append(f"| `{kind.__name__}` | {_meaning(kind)} | {code} | {http} |")
+    for title, module in _ERRORS_OF_PACKAGES.items():
+        lines += ["", f"## {title}", "", "| error | meaning |", "|---|---|"]
+        for each in vars(module).values():
+            own = isinstance(each, type) and issubclass(each, errors.PenstockError)
+            if own and each.__module__ == module.__name__:
+                lines.append(f"| `{each.__name__}` | {_meaning(each)} |")
     lines += ["", "## Exit statuses of commands", "", "| status | error |", "|---|---|"]
     lines += ["| 0 | none |"]
     lines += [f"| {status} | `{kind.__name__}` |" for kind, status in EXIT_STATUS]
     lines += [f"| {INTERRUPTED} | Ctrl-C |"]
     return "\n".join(lines) + "\n"
+
+
+_ERRORS_OF_PACKAGES: Final = {
+    "Clients": client_errors,
+    "penstock-spark": spark_errors,
+    "penstock-hives": hives_errors,
+    "penstock-jobs": jobs_errors,
+    "penstock-pump": pump_errors,
+}
+
+
+def _meaning(kind: type[errors.PenstockError]) -> str:
+    return _cell(" ".join((kind.__dict__.get("__doc__") or "").split()))
 
 
 _SERVERS: Final = "`penstock hives serve` and `dashboards`"
@@ -243,6 +346,7 @@ def _cell(text: str) -> str:
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "commands.md": commands,
     "management-api.md": management_api,
+    "application-apis.md": application_apis,
     "metrics.md": metrics,
     "errors.md": error_codes,
     "hives-settings.md": hives_settings,

@@ -36,6 +36,7 @@ LONGEST: Final = (
     "integration/mqtt/test_durability_mqtt.py",
     "store/test_bulk_load.py",
     "integration/jobs/test_schedules.py",
+    "pipeline/test_oldest_spark.py",
     "pipeline/test_register.py",
     "integration/clients/test_celery.py",
     "web/hives/test_app.py",

@@ -123,6 +123,7 @@ def _run_command(arguments: list[str], environment: dict[str, str], folder: str)
             signal.signal(each, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.argv = ["penstock", *arguments]
+        sys.path = [each for each in sys.path if each not in ("", str(ROOT))]
         sys.stdin = os.fdopen(0)
         sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
         from penstock.__main__ import main

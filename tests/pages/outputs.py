@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 def pattern(expected: str, *, any_number: bool = False) -> str:
     """A regular expression for an output: `…` is any text, a line of it any lines or none."""
+    expected = re.sub(r"\n…(?=\n|$)", "…", expected)
     if not any_number:
         return ".*".join(re.escape(part) for part in expected.split("…"))
-    expected = re.sub(r"\n…(?=\n|$)", "…", expected)
     parts = re.split(r"(…|\s+|[━─┏┳┓┡╇┩└┴┘]{3,}|[\w.,:+-]*\d[\w.,:+-]*)", expected)
     words = (_word_pattern(word) for word in parts)
     return "".join(words)

@@ -64,14 +64,13 @@ class PagePlan:
     replace: dict[str, str] = field(default_factory=dict)
     # By the beginning of a block:
     run_by: dict[str, str] = field(default_factory=dict)  # the test that runs it
-    elsewhere: dict[str, str] = field(default_factory=dict)  # the tests of the same, in other words
     shown: dict[str, str] = field(default_factory=dict)  # why it is neither command nor program
-    parsed: dict[str, str] = field(default_factory=dict)  # takes hours; the test of a shorter run
+    parsed: dict[str, str] = field(default_factory=dict)  # takes hours: its arguments are read
     impossible: dict[str, str] = field(default_factory=dict)  # why no test can run it
 
     def reason(self, block: Block) -> str:
         """Why a block does not run here, or nothing."""
-        reasons = self.run_by | self.elsewhere | self.shown | self.impossible
+        reasons = self.run_by | self.shown | self.impossible
         found = [why for start, why in reasons.items() if block.text.startswith(start)]
         return self.generated or (found[0] if found else "")
 

@@ -3,19 +3,20 @@
 - A block with `title="NAME.EXT"` is a file of that name.
 - A `console` block is commands, each after `$ `, with their output.
 - A `console` block with `title="terminal N"` is one command that keeps running. The page continues
-  when its first line, or `… ready: …`, is printed. At the end Ctrl-C stops it, and its output is
-  compared, with or without what it prints then. If the block has a line `^C`, what is before it is
-  awaited. A later block with the same title begins with `^C` and stops the command there.
+  when its first line, or `… ready: …`, is printed; if that line is `…`, when all is. At the end
+  Ctrl-C stops it, and its output is compared, with or without what it prints then. An output that
+  ends with a line `…` is awaited before that. So is what is before a line `^C`. A later block with
+  the same title begins with `^C` and stops the command there.
 - So is a command that ends with ` &`. It may print more than the page shows.
 - A `python` block with `>>>` is a session of the interpreter.
 - Any other runs in the names of the blocks before it. It may await. What it prints is in comments
   behind `print(…)`, or in the block of text that follows. It ends when it has printed it.
 - A `toml` or `json` block is read by the program it is for (`file_formats.py`).
 
-In an output, `…` stands for any text; on pages with `any_number`, a number or an id for any other
-and a space for several. A command that asks for a password gets one, and one with the prompt
-`NAME >>> ` the text behind it. A page runs in an empty home directory and in a network of its own,
-so that every server has its default port.
+In an output, `…` stands for any text, and a line of it for any lines or none. On pages with
+`any_number`, a number or an id stands for any other and a space for several. A command that asks
+for a password gets one, and one with the prompt `NAME >>> ` the text behind it. A page runs in an
+empty home directory and in a network of its own, so that every server has its default port.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class PageRunner:
     def _parse(self, text: str) -> int:
         """Commands that take hours: their programs accept the arguments."""
         lines = [line.removeprefix("$ ").partition("#")[0] for line in text.splitlines()]
-        words = [line if line.startswith("export ") else f"{line} --help" for line in lines]
+        accept = "python -m tests.pages.arguments"
+        words = [line.replace("python -m", accept) for line in lines]
         self._run("\n".join([f"cd {ROOT}", *words]), check=True)
         return len(lines)
 
@@ -209,6 +211,7 @@ class PageRunner:
             "COLUMNS": "100",
             "PENSTOCK_LOG__LEVEL": "error",
             "REPOSITORY": str(ROOT),
+            "VENV": sys.prefix,
         }
         planned = {
             name: value.replace("$REPOSITORY", str(ROOT))
@@ -240,7 +243,7 @@ class PageRunner:
         return self._terminal(command).answer_passwords()
 
     def _open_terminal(self, command: str, expected: str, title: str = "") -> None:
-        terminal = self._terminal(f"exec {command} </dev/null")
+        terminal = self._terminal(f"exec </dev/null; exec {command}")
         terminal.expected, terminal.title = expected, title
         self.terminals.append(terminal)
         terminal.wait_until_ready()

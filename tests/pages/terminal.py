@@ -64,10 +64,12 @@ class Terminal:
         return _COLOURS.sub("", self._printed.decode(errors="replace")).replace("\r\n", "\n")
 
     def wait_until_ready(self) -> None:
-        """Until it has printed its first line, or `… ready: …`."""
-        lines = self.expected.split("\n")
-        ready = next((number for number, line in enumerate(lines) if " ready: " in line), 0)
-        self._await("\n".join(lines[: ready + 1]))
+        """Until it has printed its first line, or `… ready: …`; the whole, if that is `…`."""
+        before = f"{self.expected}\n".partition("\n^C\n")[0]
+        lines = before.split("\n")
+        last = len(lines) if lines[0] == "…" else 1
+        ready = (number for number, line in enumerate(lines, 1) if " ready: " in line)
+        self._await("\n".join(lines[: next(ready, last)]))
 
     def answer_passwords(self) -> str:
         """Give a password whenever it asks for one; what it has printed at its end."""
@@ -87,8 +89,9 @@ class Terminal:
             return
         before, stopped, after = f"{self.expected}\n".partition("\n^C\n")
         try:
+            if stopped or self.expected.endswith("\n…"):
+                self._await(before.removesuffix("\n"))
             if stopped:
-                self._await(before)
                 self.expected = f"{before}\n{after}"
         finally:
             self.before_end = self.text

@@ -38,14 +38,13 @@ def test_every_block_runs_or_has_a_reason(page: Path) -> None:
     programs = [block.line for block in found if block.language not in TEXT | {"console"}]
     shown = [block.line for block in found if block.text.startswith(tuple(plan.shown))]
     assert not set(programs) & set(shown), "programs and files are run or read"
-    not_run = [*plan.run_by, *plan.elsewhere, *plan.shown, *plan.impossible]
+    not_run = [*plan.run_by, *plan.shown, *plan.impossible]
     beginnings = [*not_run, *plan.parsed, *plan.slow]
     unused = [each for each in beginnings if not any(b.text.startswith(each) for b in found)]
     assert not unused, "blocks that the page does not have"
     for test in [
         plan.generated,
         *plan.run_by.values(),
-        *plan.elsewhere.values(),
         *plan.parsed.values(),
     ]:
         assert (ROOT / test).exists(), test

@@ -1,8 +1,8 @@
 """A broker on a machine with faults: `python faulty_broker.py FILE broker …`.
 
 FILE has the faults of the moment as JSON; a test rewrites it. Writes and syncs fail with the error
-number `write` and `sync`, a sync waits while `sync_waits`, and the system time is off by `clock`
-seconds. `descriptors` and `memory` are limits of the process from its start.
+number `write` and `sync`, a sync waits while `sync_waits`, or takes `sync_seconds`, and the system
+time is off by `clock` seconds. `descriptors` and `memory` are limits of the process from its start.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Faults:
     def wait(self) -> None:
         while self.get("sync_waits"):
             time.sleep(0.02)
+        time.sleep(self.get("sync_seconds") or 0)
 
 
 def inject(faults: Faults) -> None:

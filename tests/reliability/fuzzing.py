@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.paths import DATA_FILTER, ROOT
 from tests.reliability.records import Records
@@ -40,7 +41,6 @@ def fuzz(harness: Path, seed: int, inputs: int, corpus: Path) -> dict[str, Any]:
             with tarfile.open(kept) as archive:
                 archive.extraction_filter = DATA_FILTER
                 archive.extractall(corpus)
-    start = time.monotonic()
     done = run(
         harness,
         [
@@ -55,30 +55,45 @@ def fuzz(harness: Path, seed: int, inputs: int, corpus: Path) -> dict[str, Any]:
         ],
         corpus.parent,
     )
-    counted = re.search(r"stat::number_of_executed_units: +(\d+)", done.stderr)
-    peak = re.search(r"stat::peak_rss_mb: +(\d+)", done.stderr)
+    counted = re.search(r"stat::number_of_executed_units: +(\d+)", done.output)
+    peak = re.search(r"stat::peak_rss_mb: +(\d+)", done.output)
     return {
         "harness": name_of(harness),
         "seed": seed,
         "inputs": int(counted[1]) if counted else 0,
         "peak_mb": int(peak[1]) if peak else 0,
-        "problem": "" if done.returncode == 0 else done.stderr[-3000:],
-        "seconds": round(time.monotonic() - start, 1),
+        "problem": done.output[-3000:] if done.status else "",
+        "seconds": round(done.seconds, 1),
+        "cpu_seconds": round(done.cpu_seconds, 1),
     }
 
 
-def run(harness: Path, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+class EndedFuzzer(NamedTuple):
+    status: int
+    output: str
+    seconds: float
+    cpu_seconds: float  #: with its start
+
+
+def run(harness: Path, arguments: list[str], folder: Path) -> EndedFuzzer:
+    start = time.monotonic()
     # The shell forks the fuzzer: a process that this one starts inherits its peak memory, which
     # libFuzzer would take for the fuzzer's.
-    return subprocess.run(
-        ["sh", "-c", '"$@" & wait $!', "sh", sys.executable, str(harness), *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, TEST_PACKAGES))},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    command = ["sh", "-c", '"$@" & wait $!', "sh", sys.executable, str(harness), *arguments]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, TEST_PACKAGES))}
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=output
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        return EndedFuzzer(
+            process.returncode,
+            output.read().decode(errors="replace"),
+            time.monotonic() - start,
+            usage.ru_utime + usage.ru_stime,
+        )
 
 
 def keep(corpora: Path) -> None:

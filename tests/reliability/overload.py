@@ -2,7 +2,8 @@
 
 Many idle connections, consumers that do not read, and publishers that flood a durable queue which
 nobody empties. Meanwhile a bystander publishes a message to a queue of its own and waits for it,
-again and again: first beside an idle broker, then beside the overload.
+again and again: first beside an idle broker, then beside the overload. At the same time another
+bystander does so on a broker with nothing to do: what it waits is due to the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -47,32 +49,34 @@ class Overload:
 
 
 def measure(overload: Overload) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="overload-") as folder:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="overload-")))
         # Of the limit, connections and the interpreter need a part that grows with the connections.
         budget = f"{overload.memory_bytes // 4 // MIB}MiB"
-        broker = Penstock(
-            Path(folder),
-            *("--set", f"broker.memory_budget={budget}", "--set", "broker.disk_free_limit=1GiB"),
-        )
-        broker.start()
-        try:
-            return _measure(broker, overload)
-        finally:
-            broker.kill()
+        limits = ("--set", f"broker.memory_budget={budget}", "--set", "broker.disk_free_limit=1GiB")
+        brokers = [Penstock(folder / name, *limits) for name in ("flooded", "idle")]
+        for broker in brokers:
+            stack.callback(broker.kill)
+            broker.start()
+        return _measure(brokers[0], brokers[1], overload)
 
 
-def _measure(broker: Penstock, overload: Overload) -> dict[str, Any]:
-    idle = _bystand(broker.port, lambda: time.sleep(overload.idle_seconds))
+def _measure(broker: Penstock, idle_broker: Penstock, overload: Overload) -> dict[str, Any]:
+    [idle] = _bystand([broker.port], lambda: time.sleep(overload.idle_seconds))
     with ExitStack() as stack:
         flood = Flood(broker, overload)
         start = time.monotonic()
-        beside = _bystand(broker.port, lambda: flood.run(stack))
+        ports = [broker.port, idle_broker.port]
+        beside, on_idle_broker = _bystand(ports, lambda: flood.run(stack))
         return {
             "connections": overload.connections,
             "slow_consumers": overload.slow_consumers,
             "publishers": overload.publishers,
             "queue_bytes": flood.bytes,
             "idle_p99_ms": _percentile(idle, 99),
+            # Of a broker with nothing to do, while the machine is as busy.
+            "idle_broker_p50_ms": _percentile(on_idle_broker, 50),
+            "idle_broker_p99_ms": _percentile(on_idle_broker, 99),
             "p50_ms": _percentile(beside, 50),
             "p99_ms": _percentile(beside, 99),
             "max_ms": _percentile(beside, 100),
@@ -124,18 +128,26 @@ class Flood:
         return wire
 
 
-def _bystand(port: int, meanwhile: Any) -> list[float]:
-    """The seconds that each message took."""
-    ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_exchange_messages, args=(port, theirs))
-    process.start()
-    assert ours.poll(PATIENCE), "the bystander was not served"
-    ours.recv()
+def _bystand(ports: list[int], meanwhile: Callable[[], object]) -> list[list[float]]:
+    """The seconds that each message took, of a bystander of each broker."""
+    context = get_context("spawn")
+    pipes = [context.Pipe() for _ in ports]
+    processes = [
+        context.Process(target=_exchange_messages, args=(port, theirs))
+        for port, (_, theirs) in zip(ports, pipes, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    for ours, _ in pipes:
+        assert ours.poll(PATIENCE), "the bystander was not served"
+        ours.recv()
     meanwhile()
-    ours.send(None)
-    waits: list[float] = ours.recv()
-    process.join()
-    return waits
+    for ours, _ in pipes:
+        ours.send(None)
+    found: list[list[float]] = [ours.recv() for ours, _ in pipes]
+    for process in processes:
+        process.join()
+    return found
 
 
 def _exchange_messages(port: int, told: Connection) -> None:
@@ -164,10 +176,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, required=True, help="a line for each run")
     parser.add_argument("--connections", type=int, default=Overload().connections)
+    parser.add_argument("--slow-consumers", type=int, default=Overload().slow_consumers)
     parser.add_argument("--queue-bytes", type=int, default=Overload().queue_bytes)
     options = parser.parse_args()
     records = Records(options.results)
-    overload = Overload(connections=options.connections, queue_bytes=options.queue_bytes)
+    overload = Overload(
+        options.connections, options.slow_consumers, queue_bytes=options.queue_bytes
+    )
     records.add(**measure(overload))
 
 

@@ -40,6 +40,14 @@ class FaultyBroker(Penstock):
         draft.write_text(json.dumps(faults))
         draft.replace(self._faults)
 
+    def metric(self, name: str) -> float:
+        with urlopen(f"{self.http_url}/metrics", timeout=PATIENCE) as answer:
+            lines = answer.read().decode().splitlines()
+        [value] = [
+            line.rpartition(" ")[2] for line in lines if line.split("{")[0].split()[0] == name
+        ]
+        return float(value)
+
     def alarm(self) -> str:
         """The reason that the health check gives; empty if it is well."""
         request = Request(f"{self.http_url}/api/health/checks/alarms")
@@ -167,6 +175,27 @@ def test_a_slow_sync_holds_up_only_who_waits_for_it(broker: FaultyBroker, name: 
     broker.set()
     filler.publish_and_await(3)
     assert filler.books.confirmed == set(range(5))
+
+
+def test_publishers_share_syncs_that_take_a_second(broker: FaultyBroker, name: str) -> None:
+    fillers = [CountingFiller(broker, f"{name}-{number}") for number in range(3)]
+    before = broker.metric("penstock_log_sync_seconds_count")
+    broker.set(sync_seconds=1)
+
+    for filler in fillers:
+        for _ in range(30):
+            filler.publish()
+    for filler in fillers:
+        filler.publish_and_await()
+
+    assert all(filler.books.confirmed == set(range(31)) for filler in fillers)
+    assert broker.metric("penstock_log_sync_seconds_count") - before < 31, "one for many messages"
+    assert broker.alarm() == ""
+    broker.kill()
+    broker.set()
+    broker.start()
+    for filler in fillers:
+        filler.books.check(peek(broker.port, filler.queue))
 
 
 @pytest.fixture

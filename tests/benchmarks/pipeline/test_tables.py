@@ -30,10 +30,10 @@ def test_what_was_not_measured_has_no_table() -> None:
 
 
 def test_latencies_are_told_by_their_percentiles() -> None:
-    memory = Memory(400 << 20, 100 << 20, 200 << 20, 35.0)
+    memory = Memory(400 << 20, 100 << 20, 200 << 20, 50 << 20, 35.0)
     lived = Lived(2000, 10.0, 60.0, np.arange(1, 101) / 100, memory, 1.0)
 
-    row = "| 100 | 0.51 | 0.95 | 0.99 | 1.00 | 700 | 400 | 100 | 200 | 35 | 1.0 |"
+    row = "| 100 | 0.51 | 0.95 | 0.99 | 1.00 | 750 | 400 | 100 | 200 | 50 | 35 | 1.0 |"
     assert row in page(Found(lived=lived))
 
 

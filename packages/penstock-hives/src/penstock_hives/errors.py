@@ -63,6 +63,8 @@ class IfMatchFailed(PenstockError):
 
 
 class TooManyRequests(PenstockError):
+    """A limit of requests was reached; `retry_after` seconds later there is room again."""
+
     def __init__(self, detail: str, retry_after: float) -> None:
         super().__init__(detail)
         self.retry_after = retry_after  #: seconds

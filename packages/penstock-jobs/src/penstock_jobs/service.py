@@ -35,7 +35,13 @@ from penstock_jobs.model import (
 )
 from penstock_jobs.queue.properties import RequestProperties, write_request_properties
 from penstock_jobs.queue.requester import job_requester, send_request
-from penstock_jobs.schedule.repository import PendingJob, ScheduleRepository, workflow_jobs
+from penstock_jobs.schedule.repository import (
+    JobSchedule,
+    PendingJob,
+    ScheduleRepository,
+    occurrence,
+    workflow_jobs,
+)
 from penstock_jobs.schedule.scheduler import JobScheduler
 from penstock_store import Database
 
@@ -117,6 +123,29 @@ class JobService:
         pending = workflow_jobs(document, options, owner)
         await asyncio.to_thread(self.schedules.add_pending, pending)
         return [each.id for each in pending]
+
+    async def put_matrix(self, matrix: DataMatrix) -> None:
+        """Add it, or replace the one with its name."""
+        await asyncio.to_thread(self.datasets.add_matrix, matrix)
+
+    async def remove_matrix(self, name: str) -> None:
+        """Data sets that were entered with it stay."""
+        await asyncio.to_thread(self.datasets.remove_matrix, name)
+
+    async def list_schedules(self) -> builtins.list[JobSchedule]:
+        return await asyncio.to_thread(self.schedules.schedules)
+
+    async def put_schedule(self, schedule: JobSchedule) -> JobSchedule:
+        """Add it, or replace the one with its id."""
+        occurrence(schedule, schedule.id)  # refuses an invalid request
+        return await asyncio.to_thread(self.schedules.add_schedule, schedule, replace=True)
+
+    async def pause_schedule(self, identity: str, *, paused: bool) -> JobSchedule:
+        return await asyncio.to_thread(self.schedules.pause_schedule, identity, paused)
+
+    async def remove_schedule(self, identity: str) -> None:
+        """Jobs that it has started continue."""
+        await asyncio.to_thread(self.schedules.remove_schedule, identity)
 
     @staticmethod
     def _with_trace(options: JobOptions, what: str) -> JobOptions:
@@ -256,6 +285,18 @@ class JobService:
     def watcher(self, owner: str | None = None) -> AbstractContextManager[JobChangeWatcher]:
         """Of all jobs, or those of an owner, from now on."""
         return self._feed.watcher(owner=owner)
+
+    def may_submit(self) -> bool:
+        """Whether the user of this view may submit jobs and save data sets."""
+        return True
+
+    def may_change(self, record: JobRecord) -> bool:
+        """Whether the user of this view may cancel and retry the job."""
+        return True
+
+    def may_operate(self) -> bool:
+        """Whether the user of this view may do what operators do."""
+        return True
 
     def check_operator(self, what: str) -> None:
         """Raises `AccessRefused` if the user of this view may not do that."""

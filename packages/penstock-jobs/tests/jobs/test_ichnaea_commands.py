@@ -92,16 +92,25 @@ def test_a_predict_request_has_data_and_models(files: Path) -> None:
     assert request.dataset["pH"] == ("7,1",)
 
 
-def test_a_data_set_may_be_xml(files: Path) -> None:
-    (files / "data.xml").write_text(
-        '<request id="1" type="build_models"><dataset><column name="CLASS"><value>a</value>'
-        "</column></dataset></request>"
-    )
+DATASET = '<dataset><column name="CLASS"><value>a</value></column></dataset>'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DATASET, f'<request id="1" type="build_models">{DATASET}</request>'],
+    ids=["by itself", "in a request"],
+)
+def test_a_data_set_may_be_xml(files: Path, text: str) -> None:
+    (files / "data.xml").write_text(text)
     options = ("--dataset", files / "data.xml", "--dataset-format", "Xml", "--data")
     request, _ = sent("predict-models:request", *options, files / "models.zip")
 
     assert isinstance(request, PredictModels)
     assert request.dataset == {"CLASS": ("a",)}
+    (files / "other.xml").write_text('<request id="1" type="fake"/>')
+    words = ["predict-models:request", "--dataset-format", "xml", "--debug"]
+    wrong = CliRunner().invoke(app, [*words, "--dataset", str(files / "other.xml")])
+    assert "other.xml: <request> in line 1: expected <dataset>" in str(wrong.exception)
     wrong = CliRunner().invoke(
         app,
         ["predict-models:request", "--dataset", str(files / "data.xml"), "--dataset-format", "Ods"],

@@ -13,6 +13,8 @@ from penstock.core.errors import PenstockError
 
 
 class PumpError(PenstockError):
+    """A post could not be processed; `code` is that of its report."""
+
     code: ClassVar[int] = 499
     transient = True
 

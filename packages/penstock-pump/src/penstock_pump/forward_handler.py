@@ -49,6 +49,12 @@ class ForwardHandler:
         self._dry_run = dry_run
 
     async def __call__(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
+        outcome = PostOutcome(REJECTED, "a plugin")
+        for each in await self._plugins.received(post):
+            outcome = await self._handle(each, pump_message)
+        return outcome
+
+    async def _handle(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
         is_report = is_report_topic(pump_message.topic)
         if (reason := self._post_filter.rejection(post, is_report=is_report)) is not None:
             return PostOutcome(REJECTED, reason)

@@ -99,13 +99,17 @@ class ReceiveHandler:
         self._plugins = plugins or Plugins()
 
     async def __call__(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
-        if (removal := removal_of_move(post, pump_message)) is not None:
-            await self._handle(removal, pump_message)
-        return await self._handle(post, pump_message)
+        outcome = PostOutcome(REJECTED, "a plugin")
+        for each in await self._plugins.received(post):
+            if (removal := removal_of_move(each, pump_message)) is not None:
+                await self._handle(removal, pump_message)
+            outcome = await self._handle(each, pump_message)
+        return outcome
 
-    async def _handle(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
-        if (reason := self._rules.post_filter.rejection(post)) is not None:
+    async def _handle(self, received: Post, pump_message: PumpMessage) -> PostOutcome:
+        if (reason := self._rules.post_filter.rejection(received)) is not None:
             return PostOutcome(REJECTED, reason)
+        post = with_provenance(received, self._provenance, pump_message.exchange)
         placed = self._rules.place(post, self._rules.path_of(post), post.url)
         if isinstance(placed, str):
             return PostOutcome(REJECTED, placed)
@@ -113,8 +117,7 @@ class ReceiveHandler:
         if placed.script:
             target = await self._plugins.renamed(placed.script, post, target)
         outcome = PostOutcome(REJECTED, "a plugin")
-        known = with_provenance(post, self._provenance, pump_message.exchange)
-        for each in await self._plugins.accept(known, target):
+        for each in await self._plugins.accept(post, target):
             outcome = await self._take(*each, pump_message)
         return outcome
 
@@ -135,6 +138,7 @@ class ReceiveHandler:
         """Removes what was downloaded for a post that failed for good."""
         if post.event is not FileEvent.MODIFY:
             return
+        post = with_provenance(post, self._provenance)
         with suppress(PumpError, OSError, ValueError):  # the post may have no valid path
             target = self._target(post, self._rules.path_of(post), post.url)
             if isinstance(target, LocalTarget):
@@ -157,6 +161,7 @@ class ReceiveHandler:
             announced = await self._plugins.file(announced, path, whole=outcome.whole)
             if announced is not None and self._is_transformed(before, announced):
                 outcome = replace(outcome, code=reports.TRANSFORMED, message="transformed")
+                announced = replace(announced, content=None)
             if announced is not None and self._republish_target is not None:
                 await self._announce(self._republish_target, announced, path)
             if self._rules.discard and outcome.whole and post.event is FileEvent.MODIFY:
@@ -183,7 +188,8 @@ class ReceiveHandler:
         if post.event is FileEvent.LINK:
             if not post.link:
                 raise BadPost("a link without a target")
-            done = await asyncio.to_thread(operations.make_link, target, post.link)
+            mode = self._rules.folder_mode
+            done = await asyncio.to_thread(operations.make_link, target, post.link, mode)
             return _operation_outcome(post, target, done, "Linked")
         if post.event is FileEvent.MKDIR:
             done = await asyncio.to_thread(operations.make_folder, target, self._rules.folder_mode)
@@ -230,7 +236,6 @@ class ReceiveHandler:
                 relpath=relpath,
                 rename=None,
                 retrieve=None,
-                content=None,
                 oldname=self._local_name(to, post, post.oldname),
                 newname=self._local_name(to, post, post.newname),
             )
@@ -297,18 +302,22 @@ def removal_of_move(post: Post, pump_message: PumpMessage) -> Post | None:
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """Source and clusters that a hop adds to posts without them. A hop that does not trust its
-    sources takes their name from the exchange they may publish to (`xs_<user>`)."""
+    sources takes their name from the exchange they may publish to (`xs_<user>`). A hop of sr3 names
+    itself as the source, unless it keeps that of the message."""
 
     source: str | None = None
     cluster: str | None = None
     to_clusters: str | None = None
     trusted: bool = True
     exchange: str = ""  #: that posts are consumed from
+    keeps_source: bool = True
 
 
 def with_provenance(post: Post, known: Provenance, exchange: str = "") -> Post:
     """`exchange` is that of the message; the configured one where it is not known."""
     source, from_cluster = post.source, post.from_cluster
+    if not known.keeps_source:
+        source = None
     if not known.trusted:
         from_cluster = None
         exchange = exchange or known.exchange

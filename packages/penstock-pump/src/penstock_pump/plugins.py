@@ -93,6 +93,18 @@ class Plugins:
     callbacks: FlowCallbacks | None = None  #: written for sr3
     v2: V2Plugins | None = None  #: written for v2
 
+    def read(self, post: Post) -> list[Post]:
+        """What plugins make of a post before patterns are compared with it. Blocking."""
+        if self.callbacks is None or not self.callbacks.has("after_gather"):
+            return [post]
+        return self.callbacks.receive(post)
+
+    async def received(self, post: Post) -> list[Post]:
+        """As `read`, on the event loop."""
+        if self.callbacks is None or not self.callbacks.has("after_gather"):
+            return [post]
+        return await asyncio.to_thread(self.callbacks.receive, post)
+
     def message(self, post: Post) -> list[Post]:
         """What plugins make of an accepted post without a file of its own here: one, none, or
         several. Blocking, if there are plugins of Sarracenia."""
@@ -128,13 +140,31 @@ class Plugins:
     @property
     def on_posted(self) -> Callable[[Post], Awaitable[None]] | None:
         """To call with each post that was published, if there is a plugin for it."""
-        if (callbacks := self.callbacks) is None or not callbacks.has("after_post"):
+        callbacks = self.callbacks
+        if callbacks is None or not (callbacks.has("post") or callbacks.has("after_post")):
             return None
 
         async def posted(post: Post) -> None:
             await asyncio.to_thread(callbacks.posted, post)
 
         return posted
+
+    @property
+    def on_outcome(self) -> Callable[[Post, PostOutcome], Awaitable[None]] | None:
+        """To call with what became of each post, if there is a plugin for it."""
+        if (callbacks := self.callbacks) is None or not callbacks.has("report"):
+            return None
+
+        async def tell(post: Post, outcome: PostOutcome) -> None:
+            await asyncio.to_thread(callbacks.report, post, outcome.code, outcome.message)
+
+        return tell
+
+    async def warn_of_stop(self, stop: asyncio.Event) -> None:
+        """Tells plugins that wait when the component is about to stop."""
+        await stop.wait()
+        if self.callbacks is not None:
+            await asyncio.to_thread(self.callbacks.warn_of_stop)
 
     @property
     def on_done(self) -> Callable[[Post], Awaitable[None]] | None:
@@ -240,7 +270,7 @@ class Plugins:
         return self.callbacks.work(found, path)
 
     def notify(self, event: str) -> None:
-        """`on_start`, `on_housekeeping`, `on_stop`. Blocking."""
+        """`on_start`, `on_housekeeping`, `on_stop`, and those of actions. Blocking."""
         if self.v2 is not None:
             self.v2.notify("on_heartbeat" if event == "on_housekeeping" else event)
         if self.callbacks is not None:

@@ -2,9 +2,9 @@
 
 The first pattern that matches a URL decides. Placement is a pure function of the path and the
 rules, applied in this order: `rename` replaces the path; `strip` removes leading directories, never
-the name; `flatten` joins the rest to one name; `filename` replaces the name, or picks from one with
-colons; without `mirror` only the name is left; `directory`, with variables replaced, is put before
-it. A path that would leave that directory is refused.
+the name; `flatten` joins the rest to one name, in the same directory; `filename` replaces the name,
+or picks fields of it; without `mirror` only the name is left; `directory`, with variables replaced,
+is put before it. A path that would leave that directory is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ _VARIABLE: Final = re.compile(r"\$\{([^{}]+)\}")
 
 
 _SCRIPT: Final = "DESTFNSCRIPT="
+_SENDER: Final = "SENDER="
+_SWITCH_FIELDS: Final = 6
+#: A name that ends with its own time keeps it.
+_OWN_TIME: Final = re.compile(r"2.{13}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,9 @@ class Placement:
     mirror: bool = False
     strip: int | re.Pattern[str] = 0
     flatten: str = "/"
-    #: WHATFN, HEADFN, SENDER, NONE, TIME, DESTFN=name or DESTFNSCRIPT=plugin
+    #: WHATFN, HEADFN, SENDER, NONE, TIME, DESTFN=name or DESTFNSCRIPT=plugin, joined by colons
     filename: str | None = None
+    strip_short: bool = True  #: also paths with fewer directories than `strip`; sr3 leaves these
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,9 @@ def place(
     groups: Sequence[str | None] = (),
 ) -> PlacedPath:
     """`groups` are those of the pattern that accepted the post's URL."""
-    words = _stripped(_words(path), rules.strip)
+    words = _stripped(_words(path), rules)
     if rules.flatten != "/":
-        words = [rules.flatten.join(words)]
+        words[-1] = rules.flatten.join(words)
     script = ""
     if rules.filename is not None and rules.filename.startswith(_SCRIPT):
         script = rules.filename.removeprefix(_SCRIPT)
@@ -90,8 +95,11 @@ def _words(path: str) -> list[str]:
     return words
 
 
-def _stripped(words: list[str], strip: int | re.Pattern[str]) -> list[str]:
+def _stripped(words: list[str], rules: Placement) -> list[str]:
+    strip = rules.strip
     if isinstance(strip, int):
+        if strip >= len(words) and not rules.strip_short:
+            return words
         return words[min(strip, len(words) - 1) :]
     # What a pattern leaves may begin or end with a slash, and may be empty.
     rest = [word for word in strip.sub("", "/".join(words), count=1).split("/") if word]
@@ -102,19 +110,41 @@ def _named(
     name: str, filename: str, variables: Mapping[str, str], groups: Sequence[str | None]
 ) -> str:
     """Names of meteorological switches have fields separated by colons."""
-    filename, with_time = filename.removesuffix(":TIME"), filename.endswith("TIME")
-    if filename == "WHATFN":
-        named = name.split(":")[0] or name
-    elif filename == "HEADFN":
-        named = ":".join(name.split(":")[:2]) or name
-    elif filename in ("SENDER", "NONESENDER"):
-        fields = [each for each in name.split(":") if each.startswith("SENDER=")]
-        named = _words(fields[0].removeprefix("SENDER="))[-1] if fields else name
-    elif filename in ("NONE", "TIME"):
-        named = name
-    else:
-        named = _words(expand(filename.removeprefix("DESTFN="), variables, groups))[-1]
-    return f"{named}:{variables.get('%Y%m%d%H%M%S', '')}" if with_time else named
+    named, network, moment = name, "", ""
+    fields = name.split(":")
+    for word in filename.split(":"):
+        if word == "WHATFN":
+            named = fields[0] or name
+        elif word == "HEADFN":
+            named = "_".join(fields[0].split("_")[:2]) or name
+        elif word == "SENDER":
+            named = _sender(name) or named
+        elif word in ("NONE", "NONESENDER"):
+            named = _without_sender(name, keep=word == "NONESENDER") or name
+        elif word.startswith("SATNET="):
+            network += f":{word}"
+        elif word == "TIME":
+            own = fields[-1] if _OWN_TIME.fullmatch(fields[-1]) else None
+            moment = f":{own or variables.get('%Y%m%d%H%M%S', '')}"
+        else:
+            named = expand(word.removeprefix("DESTFN="), variables, groups)
+    return _words(named)[-1] + network + moment
+
+
+def _sender(name: str) -> str:
+    return name.partition(_SENDER)[2].partition(":")[0]
+
+
+def _without_sender(name: str, *, keep: bool) -> str:
+    """What is before the field SENDER, or up to it; of names without one the first five or six
+    fields, as switches write them."""
+    before, sender, rest = name.partition(_SENDER)
+    fields = name.split(":")
+    if sender:
+        before += sender + rest.partition(":")[0] if keep else ""
+    elif len(fields) >= _SWITCH_FIELDS:
+        before = ":".join(fields[: _SWITCH_FIELDS if len(fields[4]) == 1 else _SWITCH_FIELDS - 1])
+    return before.removesuffix(":")
 
 
 @dataclass(frozen=True, slots=True)

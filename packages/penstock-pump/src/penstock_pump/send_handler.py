@@ -76,10 +76,13 @@ class SendHandler:
         self._plugins = plugins or Plugins()
 
     async def __call__(self, post: Post, pump_message: PumpMessage) -> PostOutcome:
-        removal = removal_of_move(post, pump_message)
-        if removal is not None and removal.event is FileEvent.DELETE:
-            await self._handle(removal)
-        return await self._handle(post)
+        outcome = PostOutcome(REJECTED, "a plugin")
+        for each in await self._plugins.received(post):
+            removal = removal_of_move(each, pump_message)
+            if removal is not None and removal.event is FileEvent.DELETE:
+                await self._handle(removal)
+            outcome = await self._handle(each)
+        return outcome
 
     async def _handle(self, post: Post) -> PostOutcome:
         if (reason := self._rules.post_filter.rejection(post)) is not None:

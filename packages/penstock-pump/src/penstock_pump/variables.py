@@ -31,13 +31,24 @@ _DATES: Final = {
     "SS": "%S",
     "JJJ": "%j",
 }
-_DATE: Final = re.compile(rf"({'|'.join(_DATES)})(?:([-+]\d+)([SMHDW]))?", re.ASCII)
+_DATE: Final = re.compile(rf"({'|'.join(_DATES)})(?:([-+]\d+)([smhdwSMHDW]))?", re.ASCII)
 _FORMAT: Final = re.compile(r"(?:%o([-+]\d+)([smhdwSMHDW]))?(%.*)", re.ASCII | re.DOTALL)
-#: The heading of a bulletin in a file's name: TTAAii_CCCC_DDHHMM.
+#: The heading of a bulletin in a file's name: TTAAii_CCCC_DDHHMM_BBB.
 _BULLETIN: Final = re.compile(
     r"(?P<T1>[A-Z])(?P<T2>[A-Z])(?P<A1>[A-Z])(?P<A2>[A-Z])(?P<ii>\d\d)_(?P<CCCC>[A-Z]{4})"
-    r"_(?P<YY>\d\d)(?P<GG>\d\d)(?P<Gg>\d\d)"
+    r"_(?P<YY>\d\d)(?P<GG>\d\d)(?P<Gg>\d\d)(?:_(?P<BBB>[A-Z]{3}))?"
 )
+#: Parts of the time at which a switch received a file: the seventh field of its name.
+_RECEIVED: Final = {
+    name: slice(begin, end)
+    for name, begin, end in (
+        *(("RYYYY", 0, 4), ("RMM", 4, 6), ("RDD", 6, 8)),
+        *(("RHH", 8, 10), ("RMN", 10, 12), ("RSS", 12, 14)),
+    )
+}
+_RECEIVED_FIELD: Final = 6
+#: sr3's longer names, and v2's former ones.
+_ALIASES: Final = {"baseUrlPath": "BUP", "baseUrlPathLast": "BUPL", "DR": "BD", "PDR": "PBD"}
 
 
 class PostVariables(Mapping[str, str]):
@@ -52,6 +63,7 @@ class PostVariables(Mapping[str, str]):
         self._at = datetime.fromtimestamp(post.moment // 10**9 + offset, UTC)
 
     def __getitem__(self, name: str) -> str:
+        name = _ALIASES.get(name, name)
         if name.startswith("%") and (found := _FORMAT.fullmatch(name)):
             return self._moment(found[1], found[2]).strftime(found[3])
         if name == "SOURCE":
@@ -62,9 +74,11 @@ class PostVariables(Mapping[str, str]):
                 raise OutsideDirectory(f"base URL {self._post.base_url!r} has a path with ..")
             return path if name == "BUP" else path.rpartition("/")[2]
         if name in _BULLETIN.groupindex and (heading := _BULLETIN.search(self._post.name)):
-            return heading[name]
+            return heading[name] or ""
         if name in self._others:
             return self._others[name]
+        if name in _RECEIVED:
+            return self._received()[_RECEIVED[name]]
         if date := _DATE.fullmatch(name):
             return self._moment(date[2], date[3]).strftime(_DATES[date[1]])
         raise KeyError(name)
@@ -74,6 +88,11 @@ class PostVariables(Mapping[str, str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def _received(self) -> str:
+        fields = self._post.name.split(":")
+        known = fields[_RECEIVED_FIELD] if len(fields) > _RECEIVED_FIELD else ""
+        return known if known.isdecimal() else self._at.strftime("%Y%m%d%H%M%S")
 
     def _moment(self, count: str | None, unit: str | None) -> datetime:
         if count is None or unit is None:

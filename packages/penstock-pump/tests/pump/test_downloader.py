@@ -530,6 +530,7 @@ async def test_parts_are_kept_as_files_where_the_whole_has_no_room_and_put_toget
 ) -> None:
     for post in blocks(server.url):
         kept = await downloader(transports, inplace=False).fetch(post, LocalTarget(here, "f"))
+        assert kept.code == 307
         assert kept.post is not None
         assert kept.path is not None
         part = Path(kept.path)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sqlite3
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,10 +18,12 @@ from hypothesis import strategies as st
 from penstock.core.retry import RetryPolicy
 from penstock_pump.duplicates import DuplicateFilter, FingerprintStore, fingerprint
 from penstock_pump.errors import OutsideDirectory, SourceUnavailable
+from penstock_pump.flow import consumer as consumer_module
 from penstock_pump.flow.consumer import (
     ConsumerLimits,
     FileOrder,
     PostConsumer,
+    RetryEntry,
     RetryStore,
     ordering_keys,
 )
@@ -241,6 +247,100 @@ async def test_our_own_mistakes_lose_nothing(tmp_path: Path) -> None:
     retries.close()
 
 
+class FullStore(RetryStore):
+    """On a disk that is full for a while."""
+
+    def __init__(self, path: Path, calls: dict[str, int]) -> None:
+        super().__init__(path)
+        self._left = calls
+
+    def _fail(self, call: str) -> None:
+        if self._left.get(call, 0):
+            self._left[call] -= 1
+            raise sqlite3.OperationalError("database or disk is full")
+
+    def add(self, pump_message: PumpMessage, now: float, due: float) -> None:
+        self._fail("add")
+        super().add(pump_message, now, due)
+
+    def due(self, now: float, limit: int, longest: float) -> list[RetryEntry]:
+        self._fail("due")
+        return super().due(now, limit, longest)
+
+    def postpone(self, entry: RetryEntry, due: float) -> None:
+        self._fail("postpone")
+        super().postpone(entry, due)
+
+    def remove(self, entry: RetryEntry) -> None:
+        self._fail("remove")
+        super().remove(entry)
+
+
+async def test_a_retry_store_on_a_full_disk_holds_posts_up_and_loses_none(tmp_path: Path) -> None:
+    attempts = 0
+    finished = asyncio.Event()
+
+    async def work(post: Post, pump_message: PumpMessage) -> PostOutcome:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        finished.set()
+        return PostOutcome(201, "")
+
+    retries = FullStore(tmp_path / "retry.db", {"due": 1, "add": 2, "postpone": 1, "remove": 1})
+    consumer = PostConsumer(work, retries=retries, limits=LIMITS)
+    await run(consumer, Given(line("f")), finished)
+    assert consumer.counters.postponed == 1
+    retries.close()
+
+
+@pytest.mark.parametrize("jump", [3 * 86_400, -3 * 86_400], ids=["forth", "back"])
+async def test_a_clock_that_jumps_by_days_neither_expires_nor_holds_up_a_post(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    ahead = 0
+    clock = SimpleNamespace(time=lambda: time.time() + ahead, monotonic=time.monotonic)
+    monkeypatch.setattr(consumer_module, "time", clock)
+    monkeypatch.setattr(consumer_module, "RETRY_POLL_SECONDS", 0.01)
+    attempts = 0
+    finished = asyncio.Event()
+
+    async def work(post: Post, pump_message: PumpMessage) -> PostOutcome:
+        nonlocal attempts, ahead
+        attempts += 1
+        if attempts == 4:
+            ahead = jump
+        if attempts < 8:
+            raise SourceUnavailable("away")
+        finished.set()
+        return PostOutcome(201, "")
+
+    retries = RetryStore(tmp_path / "retry.db")
+    limits = replace(LIMITS, backoff=RetryPolicy(0.01, 0.02, 2 * 86_400.0))
+    await run(PostConsumer(work, retries=retries, limits=limits), Given(line("f")), finished)
+    assert len(retries) == 0
+    retries.close()
+
+
+async def test_a_post_that_no_store_takes_is_not_acknowledged_at_the_end(tmp_path: Path) -> None:
+    tried = asyncio.Event()
+
+    async def work(post: Post, pump_message: PumpMessage) -> PostOutcome:
+        tried.set()
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    retries = FullStore(tmp_path / "retry.db", {"add": 1_000_000})
+    consumer = PostConsumer(work, retries=retries, limits=LIMITS)
+    given, stop = Given(line("f")), asyncio.Event()
+    task = asyncio.create_task(consumer.run(cast(PumpSubscription, given), stop))
+    await asyncio.wait_for(tried.wait(), 30)
+    stop.set()
+    await asyncio.wait_for(task, 30)
+    assert not given.heard[0].acked.is_set()
+    retries.close()
+
+
 async def test_what_is_not_wanted_is_counted_by_reason_and_not_reported() -> None:
     told: list[int] = []
 
@@ -283,8 +383,8 @@ def test_retries_outlive_a_restart(tmp_path: Path) -> None:
     first.add(pump_message, now=1.0, due=5.0)
     first.close()
     second = RetryStore(tmp_path / "retry.db")
-    assert second.due(4.0, 10) == []
-    (waiting,) = second.due(5.0, 10)
+    assert second.due(4.0, 10, 600.0) == []
+    (waiting,) = second.due(5.0, 10, 600.0)
     assert waiting.pump_message == pump_message
     second.postpone(waiting, 9.0)
     assert second.next_due() == 9.0

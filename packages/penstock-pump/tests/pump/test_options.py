@@ -136,6 +136,7 @@ def test_directories_are_announced_where_their_events_are_named(tmp_path: Path) 
     [
         ("YYYYMMDD", "20240301"),
         ("YYYYMMDD-1D", "20240229"),
+        ("YYYYMMDD-70m", "20240229"),
         ("YYYYMMDD-2D", "20240228"),
         ("HH-6H", "19"),
         ("JJJ", "061"),
@@ -145,6 +146,12 @@ def test_directories_are_announced_where_their_events_are_named(tmp_path: Path) 
         ("SOURCE", "me"),
         ("BUP", "data/in"),
         ("BUPL", "in"),
+        ("baseUrlPath", "data/in"),
+        ("baseUrlPathLast", "in"),
+        ("DR", "/base"),
+        ("RYYYY", "2024"),
+        ("RHH", "01"),
+        ("BBB", "AAA"),
         ("T1", "S"),
         ("CCCC", "CWAO"),
         ("PLACE", "here"),
@@ -153,9 +160,9 @@ def test_directories_are_announced_where_their_events_are_named(tmp_path: Path) 
 def test_variables(variable: str, value: str) -> None:
     at = int(datetime(2024, 3, 1, 1, 2, 3, tzinfo=UTC).timestamp()) * 10**9
     post = Post(
-        moment=at, base_url="http://h/data/in/", relpath="a/SACN43_CWAO_010000", source="me"
+        moment=at, base_url="http://h/data/in/", relpath="a/SACN43_CWAO_010000_AAA", source="me"
     )
-    assert PostVariables(post, {"PLACE": "here"})[variable] == value
+    assert PostVariables(post, {"PLACE": "here", "BD": "/base"})[variable] == value
 
 
 def test_a_name_after_the_pattern(tmp_path: Path) -> None:

@@ -71,9 +71,19 @@ CASES = [
     (Placement("d", mirror=True, strip=re.compile("a/")), "a/b/f", "d/b/f"),
     (Placement("d", mirror=True, strip=re.compile(".*")), "a/b/f", "d/f"),
     (Placement("d", flatten="_"), "a/b/f", "d/a_b_f"),
-    (Placement("d", mirror=True, flatten="_", strip=1), "a/b/f", "d/b_f"),
+    (Placement("d", mirror=True, flatten="_", strip=1), "a/b/f", "d/b/b_f"),
+    (Placement("d", mirror=True, strip=3, strip_short=False), "a/b/f", "d/a/b/f"),
+    (Placement("d", mirror=True, strip=2, strip_short=False), "a/b/f", "d/f"),
     (Placement("d", filename="WHATFN"), "a/F:x:y", "d/F"),
-    (Placement("d", filename="HEADFN"), "a/F:x:y", "d/F:x"),
+    (Placement("d", filename="HEADFN"), "a/F_A_B:x:y", "d/F_A"),
+    (Placement("d", filename="HEADFN:TIME"), "a/F:x", "d/F:20240301000000"),
+    (Placement("d", filename="TIME"), "a/F:20250101000000", "d/F:20250101000000:20250101000000"),
+    (Placement("d", filename="SENDER"), "a/F:SENDER=me:x", "d/me"),
+    (Placement("d", filename="NONE"), "a/F:x:SENDER=me:y", "d/F:x"),
+    (Placement("d", filename="NONESENDER"), "a/F:x:SENDER=me:y", "d/F:x:SENDER=me"),
+    (Placement("d", filename="NONE"), "a/F:b:c:d:5:f:g", "d/F:b:c:d:5:f"),
+    (Placement("d", filename="NONE"), "a/F:b:c:d:direct:f:g", "d/F:b:c:d:direct"),
+    (Placement("d", filename="WHATFN:SATNET=x:TIME"), "a/F:b", "d/F:SATNET=x:20240301000000"),
     (Placement("d", filename="DESTFN=other"), "a/F", "d/other"),
     (Placement("/", mirror=True), "a/f", "//a/f"),
     (Placement("${BD}/${0}/${NONE}"), "a/f", "base/found/${NONE}/f"),
@@ -82,7 +92,8 @@ CASES = [
 
 @pytest.mark.parametrize(("rules", "path", "placed"), CASES, ids=str)
 def test_where_it_is_put(rules: Placement, path: str, placed: str) -> None:
-    assert place(path, rules, {"BD": "base"}, ("found",)).full == placed
+    variables = {"BD": "base", "%Y%m%d%H%M%S": "20240301000000"}
+    assert place(path, rules, variables, ("found",)).full == placed
 
 
 @pytest.mark.parametrize("path", ["../f", "a/../../f", "/..", "..", "/", "", "a/\0", "."])

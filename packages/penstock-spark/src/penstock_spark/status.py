@@ -164,7 +164,7 @@ class _FlowCollector(Collector):
             latest = _latest_offsets(done, self._broker)
         except (OSError, EOFError, PenstockError) as error:  # no value is better than an old one
             log.warning("lag unknown", flow=self._flow, reason=str(error))
-            return
+            latest = {}
         yield self._by_stream("latest_offset", "The next offset of the stream.", latest)
         lag = {name: max(0, end - done.ends[name]) for name, end in latest.items()}
         yield self._by_stream("lag_messages", "Messages that are not applied.", lag)

@@ -46,7 +46,7 @@ class Filler:
     def __init__(self, broker: Penstock, queue: str) -> None:
         self.books = Books()
         self.blocked = ""
-        self._queue = queue
+        self.queue = queue
         self.wire = Wire(broker.port, timeout=30)
         self.wire.negotiate(capabilities={"connection.blocked": True})
         self.wire.open_channel()
@@ -57,7 +57,7 @@ class Filler:
         number = self.books.sent
         self.books.sent += 1
         body = (b"%d" % number).ljust(BODY)
-        self.wire.send(message_bytes(1, body, routing_key=self._queue, properties=PERSISTENT))
+        self.wire.send(message_bytes(1, body, routing_key=self.queue, properties=PERSISTENT))
 
     def fill(self) -> None:
         """Publish one by one until the broker says that it is blocked."""

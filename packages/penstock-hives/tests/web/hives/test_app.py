@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from calendar import day_name
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, Route, expect
 
+from penstock_hives.places.models import WEEKDAYS
 from tests.hives.app.push.services import Browser as PushKeys
 from tests.hives.app.push.services import PushService
 from tests.web.browsing import NARROW, PATIENCE
@@ -278,6 +280,26 @@ def test_hours_of_which_nothing_is_known_yet_are_not_drawn_as_empty(
         dots = page.locator("svg.chart .dot")
         expect(dots.last).to_contain_text("10:00 · 0 today")
         assert "8:00 · 7 today" in dots.all_text_contents()
+
+
+def test_a_weekday_on_which_a_place_is_closed_says_so(browser: Browser, site: Site) -> None:
+    closed = (datetime.now(UTC).weekday() + 3) % 7  # nowhere today
+    with looking(browser, site.url, service_workers="block") as page:
+
+        def told(route: Route) -> None:
+            found = route.fetch().json()
+            if route.request.url.endswith("/typical-week"):
+                found["hours"] = [each for each in found["hours"] if each["weekday"] != closed]
+            else:
+                found["opening_hours"][WEEKDAYS[closed]] = []
+            route.fulfill(json=found)
+
+        page.route("**/v1/hives/3", told)
+        page.route("**/v1/hives/3/typical-week", told)
+        page.goto("/#/hive/3")
+        page.get_by_role("button", name=day_name[closed]).click()
+        expect(page.get_by_text(f"Closed on {day_name[closed]}")).to_be_visible()
+        expect(page.locator("svg.chart")).to_have_count(0)
 
 
 def test_a_place_shows_its_cover_and_its_other_pictures(browser: Browser, site: Site) -> None:

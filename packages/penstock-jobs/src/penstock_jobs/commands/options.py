@@ -14,6 +14,7 @@ import typer
 
 from penstock.cli.options import effective
 from penstock.core.errors import ConfigurationError, NotFound
+from penstock_jobs.errors import JobFormatError
 
 if TYPE_CHECKING:
     from penstock_jobs.model import Agings, Dataset
@@ -89,18 +90,17 @@ def read_file(path: Path) -> bytes:
 
 def read_dataset(path: Path, form: str = "Csv", *, foreign: bool = False) -> Dataset:
     """With `foreign`, columns that the models do not know stay in the data set."""
-    from penstock_jobs.formats.xml import read_request
-    from penstock_jobs.model import BuildModels, PredictModels
+    from penstock_jobs.formats import xml
     from penstock_jobs.science.matrix import read_csv
 
     if form.lower() == "csv":
         return read_csv(read_file(path), foreign=foreign)
     if form.lower() != "xml":
         raise typer.BadParameter(f"--dataset-format {form}: Csv or Xml")
-    request = read_request(read_file(path))
-    if not isinstance(request, BuildModels | PredictModels):
-        raise ConfigurationError(f"{path}: the request has no data set")
-    return request.dataset
+    try:
+        return xml.read_dataset(read_file(path))
+    except JobFormatError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
 
 
 def read_agings(pattern: str, positions: str = "", *, foreign: bool = False) -> Agings:

@@ -10,8 +10,10 @@ import inspect
 import json
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
+from penstock.core.errors import ConfigurationError
 from penstock_jobs.errors import JobFailed, WorkNotPermitted
 from penstock_jobs.executors.executor import AttemptListener, JobOutcome
 from penstock_jobs.executors.functions import is_permitted
@@ -27,7 +29,13 @@ class CoroutineExecutor:
     types = ("call",)
 
     def __init__(self, allowed: Sequence[str]) -> None:
+        """Imports the modules: later that would hold up the jobs that run."""
         self._allowed = tuple(allowed)
+        for each in self._allowed:
+            try:
+                import_module(each.partition(":")[0])
+            except (ImportError, ValueError) as error:
+                raise ConfigurationError(f"--allow {each}: {error}") from error
         #: With whether they take `progress`.
         self._functions: dict[str, tuple[CoroutineFunction, bool]] = {}
 

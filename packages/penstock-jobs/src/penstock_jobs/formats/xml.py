@@ -69,6 +69,17 @@ def read_response(data: bytes, models: bytes = b"") -> JobResponse:
     )
 
 
+def read_dataset(data: bytes) -> Dataset:
+    """A data set by itself, or that of a request."""
+    root = parse_xml(data)
+    if root.name == "dataset":
+        return _dataset_columns(root)
+    found = root.first("dataset")
+    if found is None:
+        raise JobFormatError(f"{root}: expected <dataset>, or a request with one")
+    return _dataset_columns(found)
+
+
 def _root(data: bytes, name: str) -> XmlElement:
     root = parse_xml(data)
     if root.name != name:
@@ -115,7 +126,11 @@ def _count(text: str) -> int:
 
 def _dataset(parent: XmlElement) -> Dataset:
     element = parent.first("dataset")
-    return {} if element is None else _columns(element, lambda value: value.text.strip())
+    return {} if element is None else _dataset_columns(element)
+
+
+def _dataset_columns(element: XmlElement) -> Dataset:
+    return _columns(element, lambda value: value.text.strip())
 
 
 def _columns(element: XmlElement, read: Callable[[XmlElement], T]) -> dict[str, tuple[T, ...]]:
@@ -159,7 +174,7 @@ def _trial(trial: XmlElement) -> tuple[tuple[float, float], ...]:
 def _result(element: XmlElement) -> VoteResult:
     matrix = element.first("confusionMatrix")
     return VoteResult(
-        _required(element, "name"),
+        element.attributes.get("name", "").strip(),  # progress of a script has none
         _attribute(element, "totalSamples", _count, 0),
         _attribute(element, "predictedSamples", _count, 0),
         _attribute(element, "testError", _number(0.0, 1.0), None),
@@ -256,7 +271,7 @@ def _write_agings(agings: Agings) -> str:
 
 def _write_result(result: VoteResult) -> str:
     attributes = _attributes(
-        name=result.name,
+        name=result.name or None,
         predictedSamples=result.predicted_samples,
         testError=result.test_error,
         totalSamples=result.total_samples,

@@ -39,18 +39,14 @@ def matrix_routes() -> APIRouter:
     @router.put("/matrices/{name}", responses=problem_responses(400, 403, 409))
     async def put_matrix(jobs: JobView, name: Name, matrix: NewMatrix) -> MatrixEntry:
         """Add or replace a matrix; for operators."""
-        jobs.check_operator("change matrices")
         new = DataMatrix(name, matrix.title, tuple(matrix.columns))
-        await asyncio.to_thread(jobs.datasets.add_matrix, new)
-        await jobs.log_action("changed matrix", name)
+        await jobs.put_matrix(new)
         return MatrixEntry.of(new)
 
     @router.delete("/matrices/{name}", status_code=204, responses=problem_responses(403, 404, 409))
     async def delete_matrix(jobs: JobView, name: Name) -> None:
         """Remove a matrix; data sets that were entered with it stay."""
-        jobs.check_operator("change matrices")
-        await asyncio.to_thread(jobs.datasets.remove_matrix, name)
-        await jobs.log_action("removed matrix", name)
+        await jobs.remove_matrix(name)
 
     return router
 

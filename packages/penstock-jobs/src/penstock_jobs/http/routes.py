@@ -226,9 +226,7 @@ def schedule_routes(limits: ApiLimits) -> APIRouter:
     @router.get("/schedules", tags=["schedules"], responses=problem_responses())
     async def schedules(jobs: JobView) -> list[ScheduleEntry]:
         """List schedules."""
-        jobs.check_operator("read schedules")
-        found = await asyncio.to_thread(jobs.schedules.schedules)
-        return [ScheduleEntry.of(each) for each in found]
+        return [ScheduleEntry.of(each) for each in await jobs.list_schedules()]
 
     @router.put("/schedules/{id}", tags=["schedules"], responses=problem_responses(400, 403, 422))
     async def put(jobs: JobView, id: JobId, schedule: NewSchedule) -> ScheduleEntry:  # noqa: A002
@@ -240,18 +238,26 @@ def schedule_routes(limits: ApiLimits) -> APIRouter:
         )
         new = JobSchedule(id, body, schedule.every, schedule.cron, schedule.zone, options)
         check([occurrence(new, id).kind])
-        added = await asyncio.to_thread(jobs.schedules.add_schedule, new, replace=True)
-        await jobs.log_action("changed schedule", id)
-        return ScheduleEntry.of(added)
+        return ScheduleEntry.of(await jobs.put_schedule(new))
 
     @router.delete(
         "/schedules/{id}", tags=["schedules"], status_code=204, responses=problem_responses(404)
     )
     async def delete(jobs: JobView, id: JobId) -> None:  # noqa: A002
         """Remove a schedule; jobs that it has started continue."""
-        jobs.check_operator("change schedules")
-        await asyncio.to_thread(jobs.schedules.remove_schedule, id)
-        await jobs.log_action("removed schedule", id)
+        await jobs.remove_schedule(id)
+
+    @router.post("/schedules/{id}/pause", tags=["schedules"], responses=problem_responses(403, 404))
+    async def pause(jobs: JobView, id: JobId) -> ScheduleEntry:  # noqa: A002
+        """Start no more jobs of a schedule."""
+        return ScheduleEntry.of(await jobs.pause_schedule(id, paused=True))
+
+    @router.post(
+        "/schedules/{id}/resume", tags=["schedules"], responses=problem_responses(403, 404)
+    )
+    async def resume(jobs: JobView, id: JobId) -> ScheduleEntry:  # noqa: A002
+        """Start jobs of a paused schedule again; missed ones are started once."""
+        return ScheduleEntry.of(await jobs.pause_schedule(id, paused=False))
 
     return router
 

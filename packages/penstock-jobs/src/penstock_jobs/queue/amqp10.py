@@ -62,10 +62,13 @@ from penstock_jobs.queue.topology import (
     Durability,
     dead_name,
     declare,
+    declare_control,
     declare_history,
+    declare_response_queue,
     declare_response_router,
     declare_responses,
     request_name,
+    response_queue,
 )
 from penstock_jobs.queue.worker_connection import (
     CATCH_UP_SECONDS,
@@ -298,6 +301,10 @@ class Amqp10JobPublisher:
         self._connection = Amqp10RecoveringConnection(endpoint, "-jobs", None, retry_seconds)
         self._publishers: dict[str, Amqp10Publisher] = {}
 
+    @property
+    def is_rabbitmq_4(self) -> bool:
+        return self._connection.is_rabbitmq_4
+
     async def open(self) -> None:
         await self._connection.open()
 
@@ -308,19 +315,36 @@ class Amqp10JobPublisher:
 
     async def post(self, message: JobMessage) -> asyncio.Future[None]:
         """The future is done when the broker has confirmed it."""
+        await self._connection.open()
+        is_queue = not message.exchange
+        to: str | None = None
         address = queue_address(message.key)
         if message.exchange:
             address = f"/exchange/{quote(message.exchange, safe='')}"
+            if self._connection.is_rabbitmq_4:  # a target has a fixed routing key there
+                to, address = _exchange_address(message.exchange, message.key), _RELAY
         publisher = self._publishers.get(address)
         if publisher is None:
-            is_queue = not message.exchange
             publisher = self._publishers[address] = Amqp10Publisher(
-                self._connection, address, mandatory=is_queue, makes=is_queue
+                self._connection, address or None, mandatory=is_queue, makes=is_queue
             )
-        return await publisher.post(_payload(message))
+        reply_to = message.properties.reply_to
+        if reply_to:
+            reply_to = self._connection.queue_address(queue_address(reply_to))
+        return await publisher.post(_payload(message, to, reply_to))
 
 
-def _payload(message: JobMessage) -> bytes:
+#: Of the anonymous relay, which routes by the address of each message.
+_RELAY: Final = ""
+
+
+def _exchange_address(exchange: str, key: str) -> str:
+    address = f"/exchanges/{quote(exchange, safe='')}"
+    return f"{address}/{quote(key, safe='')}" if key else address
+
+
+def _payload(message: JobMessage, to: str | None, reply_to: str | None) -> bytes:
+    """`to` and `reply_to` are addresses."""
     given = message.properties
     headers = dict(given.headers or {})
     if given.reply_to:  # RabbitMQ before 4 does not pass every reply-to on
@@ -335,8 +359,9 @@ def _payload(message: JobMessage) -> bytes:
             ),
             properties=Amqp10Properties(
                 message_id=given.message_id or uuid.uuid4().hex,
+                to=to,
                 subject=message.key if message.exchange else None,
-                reply_to=queue_address(given.reply_to) if given.reply_to else None,
+                reply_to=reply_to,
                 correlation_id=given.correlation_id,
                 content_type=given.content_type,
                 creation_time=Timestamp(int(seconds * 1000)),
@@ -370,7 +395,8 @@ def _reply_key(reply_to: str | None) -> str | None:
 @asynccontextmanager
 async def _sent_to_control(url: str, body: Body) -> AsyncIterator[Fabric]:
     """Publish to the stream of cancel requests, on a connection of its own: RabbitMQ before 4
-    closes the connection that asks for a stream."""
+    closes the connection that asks for a stream, and from 4 on it does not create one."""
+    await declare_over_amqp091(url, declare_control)
     async with connect(url, retry_seconds=_CONTROL_SECONDS) as fabric:
         try:
             async with asyncio.timeout(_CONTROL_SECONDS):
@@ -435,6 +461,10 @@ class Amqp10JobRequester:
         self._durability = durability
         self._declared: set[str] = set()
         self._publisher = Amqp10JobPublisher(url, retry_seconds)
+
+    @property
+    def is_rabbitmq_4(self) -> bool:
+        return self._publisher.is_rabbitmq_4
 
     async def open(self) -> None:
         await self._publisher.open()
@@ -510,8 +540,12 @@ class Amqp10RequesterConnection:
     async def open(self, on_response: ResponseCallback, on_failure: FailureCallback) -> None:
         await self._requester.open()
         try:
-            await declare_over_amqp091(self._url, declare_response_router)
-            receiver = self._fabric.subscribe(self._token, exchange=RESPONSES)
+            if self._requester.is_rabbitmq_4:  # its consumers cannot have exchanges as sources
+                await declare_over_amqp091(self._url, self._declare_queue)
+                receiver = self._fabric.pull(response_queue(self._token))
+            else:
+                await declare_over_amqp091(self._url, declare_response_router)
+                receiver = self._fabric.subscribe(self._token, exchange=RESPONSES)
             async with asyncio.timeout(_OPEN_SECONDS):
                 await receiver.open()
         except TimeoutError:
@@ -521,6 +555,9 @@ class Amqp10RequesterConnection:
             await self.close()
             raise
         self._receiving = asyncio.create_task(self._receive(receiver, on_response, on_failure))
+
+    async def _declare_queue(self, connection: AmqpClientConnection) -> None:
+        await declare_response_queue(await connection.channel(), self._token)
 
     async def send(self, request: JobRequest, options: JobOptions, form: MessageFormat) -> None:
         given = RequestProperties(reply_to=self._token, options=options)

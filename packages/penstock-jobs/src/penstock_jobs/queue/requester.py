@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
@@ -36,12 +36,11 @@ from penstock_jobs.queue.topology import (
     dead_name,
     declare,
     declare_control,
+    declare_response_queue,
     request_name,
+    response_queue,
 )
 from penstock_jobs.queue.worker_connection import CancelRequest, write_cancel_request
-
-#: A requester's response queue is deleted when it was not used for so long.
-_QUEUE_MILLISECONDS: Final = 600_000
 
 #: Called with the body of each response.
 ResponseCallback = Callable[[bytes], None]
@@ -251,7 +250,7 @@ class Amqp091RequesterConnection:
     def __init__(self, url: str, durability: Durability, retry_seconds: float) -> None:
         address = parse_amqp_url(url)
         self._token = uuid.uuid4().hex
-        self._queue = f"penstock_jobs.client.{self._token}"
+        self._queue = response_queue(self._token)
         self._requester = Amqp091JobRequester(address, durability, retry_seconds)
         self._link = AmqpRecoveringConnection(
             address, "penstock jobs client", self._prepare, retry_seconds=retry_seconds
@@ -286,9 +285,7 @@ class Amqp091RequesterConnection:
 
     async def _prepare(self, connection: AmqpClientConnection) -> None:
         self._channel = channel = await connection.channel()
-        await channel.declare_exchange(RESPONSES, "direct")
-        await channel.declare_queue(self._queue, arguments={"x-expires": _QUEUE_MILLISECONDS})
-        await channel.bind(self._queue, RESPONSES, self._token)
+        await declare_response_queue(channel, self._token)
 
         spans = message_spans()
 

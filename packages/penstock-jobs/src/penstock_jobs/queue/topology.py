@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection
-from penstock.core.errors import PreconditionFailed
+from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.model import PRIORITIES
 
 #: The types of the Ichnaea clients, which expect a response queue to exist.
@@ -29,12 +29,16 @@ HISTORY: Final = "penstock_jobs.history"
 CONTROL: Final = "penstock.jobs.control"
 
 #: Brokers requeue a delivery after half an hour without an acknowledgement; a build may take a day.
+#: RabbitMQ refuses the argument for classic queues from 4.3 on.
+_CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
 _CONSUMER_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
 _RESPONSE_MILLISECONDS: Final = 24 * 3600 * 1000
 _RESPONSE_LIMITS: Final = {"x-message-ttl": _RESPONSE_MILLISECONDS, "x-max-length": 100_000}
 _DEAD_LIMITS: Final = {"x-message-ttl": 14 * 24 * 3600 * 1000, "x-max-length": 10_000}
 #: An unused retry queue is deleted after so long.
 _RETRY_EXPIRES_MILLISECONDS: Final = 3600 * 1000
+#: A requester's response queue is deleted when it was not used for so long.
+_REQUESTER_EXPIRES_MILLISECONDS: Final = 600_000
 _HISTORY_BYTES: Final = 1 << 30
 
 
@@ -76,7 +80,7 @@ async def declare(
     durable = durability is Durability.DURABLE
     arguments = {
         "x-max-priority": PRIORITIES - 1,
-        "x-consumer-timeout": _CONSUMER_MILLISECONDS,
+        _CONSUMER_TIMEOUT: _CONSUMER_MILLISECONDS,
     }
     source = queue or requests
     channel = await _queue(connection, channel, source, arguments if durable else {}, durable)
@@ -125,6 +129,18 @@ async def declare_response_router(connection: AmqpClientConnection) -> None:
     await channel.close()
 
 
+def response_queue(token: str) -> str:
+    """The queue of a requester whose requests have the token as reply-to."""
+    return f"penstock_jobs.client.{token}"
+
+
+async def declare_response_queue(channel: AmqpClientChannel, token: str) -> None:
+    name = response_queue(token)
+    await channel.declare_exchange(RESPONSES, "direct")
+    await channel.declare_queue(name, arguments={"x-expires": _REQUESTER_EXPIRES_MILLISECONDS})
+    await channel.bind(name, RESPONSES, token)
+
+
 async def declare_retry(channel: AmqpClientChannel, kind: str, seconds: int, queue: str) -> None:
     """A queue whose messages return to `queue` when they expire."""
     await channel.declare_queue(
@@ -167,5 +183,10 @@ async def _queue(
         await channel.declare_queue(name, durable=durable, arguments=arguments)
     except PreconditionFailed:
         channel = await connection.channel()
-        await channel.declare_queue(name, passive=True)
+        try:
+            await channel.declare_queue(name, passive=True)
+        except NotFound:  # it does not exist: an argument was refused
+            channel = await connection.channel()
+            accepted = {key: each for key, each in arguments.items() if key != _CONSUMER_TIMEOUT}
+            await channel.declare_queue(name, durable=durable, arguments=accepted)
     return channel

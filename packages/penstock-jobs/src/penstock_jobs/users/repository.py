@@ -55,6 +55,15 @@ class JobAuditEntry:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class JobToken:
+    """An access token without its secret."""
+
+    key: str  #: names it; not the token
+    label: str
+    created: datetime
+
+
 class UserRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,7 +106,16 @@ class UserRepository:
         rows = self._database.rows("SELECT password_hash FROM job_user WHERE name = %s", (name,))
         return rows[0]["password_hash"] if rows else None
 
-    def new_token(self, name: str, label: str = "") -> str:
+    def tokens(self, name: str) -> list[JobToken]:
+        """The newest first."""
+        rows = self._database.rows(
+            "SELECT encode(substr(digest, 1, 8), 'hex') AS key, label, created_at AS created "
+            "FROM job_token WHERE user_name = %s ORDER BY created_at DESC, digest",
+            (name,),
+        )
+        return [JobToken(**row) for row in rows]
+
+    def new_token(self, name: str, label: str = "", who: str = "operator") -> str:
         """The token, which is not stored."""
         token = secrets.token_urlsafe(32)
         added = self._database.execute(
@@ -106,8 +124,18 @@ class UserRepository:
             (_digest(token), label, name),
         )
         self._check(added, name)
-        self.log("operator", "token created", detail=f"{name} {label}".strip())
+        self.log(who, "token created", detail=f"{name} {label}".strip())
         return token
+
+    def revoke_token(self, name: str, key: str, who: str) -> None:
+        rows = self._database.rows(
+            "DELETE FROM job_token WHERE user_name = %s "
+            "AND encode(substr(digest, 1, 8), 'hex') = %s RETURNING label",
+            (name, key),
+        )
+        if not rows:
+            raise NotFound(f"{name} has no such token")
+        self.log(who, "token revoked", detail=f"{name} {rows[0]['label']}".strip())
 
     def revoke_tokens(self, name: str, label: str | None = None) -> int:
         count = self._database.execute(

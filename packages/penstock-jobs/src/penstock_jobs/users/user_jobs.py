@@ -6,8 +6,10 @@ A job that a user may not see does not exist for them.
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +28,7 @@ from penstock_jobs.model import (
     JobResponse,
     JobState,
 )
+from penstock_jobs.schedule.repository import JobSchedule
 from penstock_jobs.service import JobService
 from penstock_jobs.users.repository import JobUser, UserRepository
 
@@ -51,7 +54,7 @@ class UserJobs(JobService):
         at: datetime | None = None,
         owner: str | None = None,
     ) -> str:
-        self._check(self._user.may_submit, "submit jobs")
+        self._check(self.may_submit(), "submit jobs")
         identity = await self._jobs.submit(request, options, form, at=at, owner=self._user.name)
         await self._log("submitted", identity, request.type)
         return identity
@@ -59,7 +62,7 @@ class UserJobs(JobService):
     async def submit_workflow(
         self, document: Mapping[str, Any], options: JobOptions | None = None, owner: str = ""
     ) -> list[str]:
-        self._check(self._user.may_submit, "submit jobs")
+        self._check(self.may_submit(), "submit jobs")
         ids = await self._jobs.submit_workflow(document, options, self._user.name)
         await self._log("submitted workflow", ids[0].rpartition(".")[0], f"{len(ids)} jobs")
         return ids
@@ -67,10 +70,41 @@ class UserJobs(JobService):
     async def save_dataset(
         self, name: str, matrix: DataMatrix, rows: Sequence[Sequence[str]], owner: str = ""
     ) -> SavedDataset:
-        self._check(self._user.may_submit, "save data sets")
+        self._check(self.may_submit(), "save data sets")
         saved = await self._jobs.save_dataset(name, matrix, rows, self._user.name)
         await self._log("saved data set", detail=saved.reference)
         return saved
+
+    async def put_matrix(self, matrix: DataMatrix) -> None:
+        self.check_operator("change matrices")
+        await self._jobs.put_matrix(matrix)
+        await self._log("changed matrix", detail=matrix.name)
+
+    async def remove_matrix(self, name: str) -> None:
+        self.check_operator("change matrices")
+        await self._jobs.remove_matrix(name)
+        await self._log("removed matrix", detail=name)
+
+    async def list_schedules(self) -> builtins.list[JobSchedule]:
+        self.check_operator("read schedules")
+        return await self._jobs.list_schedules()
+
+    async def put_schedule(self, schedule: JobSchedule) -> JobSchedule:
+        self.check_operator("change schedules")
+        stored = await self._jobs.put_schedule(replace(schedule, owner=self._user.name))
+        await self._log("changed schedule", detail=schedule.id)
+        return stored
+
+    async def pause_schedule(self, identity: str, *, paused: bool) -> JobSchedule:
+        self.check_operator("change schedules")
+        stored = await self._jobs.pause_schedule(identity, paused=paused)
+        await self._log("paused schedule" if paused else "resumed schedule", detail=identity)
+        return stored
+
+    async def remove_schedule(self, identity: str) -> None:
+        self.check_operator("change schedules")
+        await self._jobs.remove_schedule(identity)
+        await self._log("removed schedule", detail=identity)
 
     async def cancel(self, identity: str) -> JobRecord:
         await self._check_change(identity, "cancel")
@@ -85,7 +119,7 @@ class UserJobs(JobService):
         return record
 
     async def replay(self, ids: Collection[str] | None = None) -> int:
-        self._check(self._user.is_operator, "replay dead letters")
+        self._check(self.may_operate(), "replay dead letters")
         count = await self._jobs.replay(ids)
         await self._log("replayed", detail=f"{count} dead letters")
         return count
@@ -142,8 +176,18 @@ class UserJobs(JobService):
     def watcher(self, owner: str | None = None) -> AbstractContextManager[JobChangeWatcher]:
         return self._jobs.watcher(self._owner or owner)
 
+    def may_submit(self) -> bool:
+        return self._user.may_submit
+
+    def may_change(self, record: JobRecord) -> bool:
+        own = record.owner == self._user.name and self._user.may_submit
+        return own or self._user.is_operator
+
+    def may_operate(self) -> bool:
+        return self._user.is_operator
+
     def check_operator(self, what: str) -> None:
-        self._check(self._user.is_operator, what)
+        self._check(self.may_operate(), what)
 
     async def log_action(self, action: str, detail: str) -> None:
         await self._log(action, detail=detail)
@@ -157,8 +201,7 @@ class UserJobs(JobService):
 
     async def _check_change(self, identity: str, verb: str) -> None:
         record = await self.get(identity)
-        own = record.owner == self._user.name and self._user.may_submit
-        self._check(own or self._user.is_operator, f"{verb} the job {identity}")
+        self._check(self.may_change(record), f"{verb} the job {identity}")
 
     async def _log(self, action: str, job: str = "", detail: str = "") -> None:
         await asyncio.to_thread(self._users.log, self._user.name, action, job, detail)

@@ -66,6 +66,7 @@ class DatasetPage:
                 self._name = ui.input("Name of the data set").props("outlined dense maxlength=100")
                 self._save = ui.button("Save", icon="save", on_click=self._save_version)
                 self._save.props("unelevated no-caps")
+                self._save.set_visibility(self._jobs.may_submit())
             ui.label(
                 "Type or paste rows, as copied from a spreadsheet. A number has a decimal comma or"
                 " point; <20 is below detection; an empty cell was not measured."
@@ -73,12 +74,43 @@ class DatasetPage:
             self._editor = MatrixEditor(self._change_rows)
             self._check = ui.column().classes("w-full gap-2").props("data-found=rows")
             drop_zone("CSV", "Fills the table from a file", self._read_csv, accept=".csv,.txt")
+        if self._jobs.may_operate():
+            self._draw_new_matrix()
         self._list = ui.column().classes("p-card w-full gap-2")
         if name := visit.query.get("dataset", ""):
             await self._open(name)
         else:
             self._show([])
         await self._show_saved()
+
+    def _draw_new_matrix(self) -> None:
+        with (
+            ui.expansion("New matrix", icon="view_column").classes("p-card p-peek"),
+            ui.row().classes("w-full items-center pt-2"),
+        ):
+            name = ui.input("Name of the matrix").props("outlined dense maxlength=100")
+            title = ui.input("Title").props("outlined dense maxlength=200")
+            columns = ui.input("Columns, with ; between them", value="CLASS;")
+            columns.props("outlined dense").classes("p-send-name")
+
+            async def add() -> None:
+                names = [each.strip() for each in (columns.value or "").split(";")]
+                given = (name.value or "").strip(), (title.value or "").strip()
+                await self._add_matrix(*given, [each for each in names if each])
+
+            ui.button("Add", icon="add", on_click=add).props("unelevated no-caps")
+
+    async def _add_matrix(self, name: str, title: str, columns: Sequence[str]) -> None:
+        try:
+            matrix = DataMatrix(name, title or name, tuple(columns))
+            await self._jobs.put_matrix(matrix)
+        except (PenstockError, ConnectionError) as error:
+            ui.notify(str(error), type="negative")
+            return
+        self._matrices[name] = matrix
+        titles = {each.name: f"{each.name}: {each.title}" for each in self._matrices.values()}
+        self._matrix.set_options(titles, value=name)
+        self._change_matrix()
 
     @property
     def _chosen(self) -> DataMatrix:
@@ -113,7 +145,8 @@ class DatasetPage:
                 text = "1 problem" if count == 1 else f"{count} problems"
                 upload.show_rejected("Rows", f"{text}; the first: {problems[0]}")
             elif used:
-                upload.show_accepted("Rows", f"{len(used)} samples")
+                count = len(used)
+                upload.show_accepted("Rows", "1 sample" if count == 1 else f"{count:,} samples")
         self._save.set_enabled(bool(used) and not problems)
 
     async def _read_csv(self, name: str, data: bytes) -> None:
@@ -181,8 +214,9 @@ class DatasetPage:
             for version in range(saved.version, max(saved.version - 3, 0), -1):
                 reference = quote(f"{saved.name}@{version}")
                 ui.link(f"v{version}", f"/datasets?dataset={reference}").classes("p-accent")
-            target = f"/jobs?dataset={quote(saved.reference)}"
-            ui.link("Predict", target).classes("p-accent")
+            if self._jobs.may_submit():
+                target = f"/jobs?dataset={quote(saved.reference)}"
+                ui.link("Predict", target).classes("p-accent")
 
 
 def _without_blank_end(rows: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -66,7 +66,11 @@ class SubmitForm:
             self._attempts = ui.number("Attempts at most", min=1, max=100)
             self._limit = ui.number("Time limit in seconds", min=0.1)
             self._at = ui.input("Start at", placeholder="2026-12-01T06:00+01:00")
-            for field in (self._priority, self._attempts, self._limit, self._at):
+            self._unique = ui.input("Unique key").props("maxlength=255")
+            self._unique.tooltip("Refused while another job with this key is unfinished.")
+            self._keep = ui.number("Stored for days", placeholder="30", min=0.01, max=3650)
+            fields = (self._priority, self._attempts, self._limit)
+            for field in (*fields, self._at, self._unique, self._keep):
                 field.props("outlined dense").classes("p-choice-wide")
         with ui.row().classes("p-send"):
             self._name = ui.input("Job id", value=new_name(self._kind))
@@ -90,11 +94,13 @@ class SubmitForm:
             ui.navigate.to(address(ids[0]) if len(ids) == 1 else comparison_address(ids))
 
     def _options(self) -> tuple[JobOptions, datetime | None]:
-        attempts, limit = self._attempts.value, self._limit.value
+        attempts, limit, days = self._attempts.value, self._limit.value, self._keep.value
         options = JobOptions(
             int(self._priority.value or 0),
             None if attempts is None else int(attempts),
             None if limit is None else float(limit),
+            keep=None if days is None else 86_400 * float(days),
+            unique=(self._unique.value or "").strip() or None,
         )
         text = (self._at.value or "").strip()
         try:

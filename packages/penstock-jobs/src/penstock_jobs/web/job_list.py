@@ -38,7 +38,8 @@ class JobList:
         counts = await self._jobs.counts()
         for state, figure in self._figures.items():
             figure.set_text(f"{counts.get(state, 0):,}")
-        self._replay.set_visibility(bool(counts.get(JobState.FAILED)))
+        can_replay = self._jobs.may_operate() and bool(counts.get(JobState.FAILED))
+        self._replay.set_visibility(can_replay)
         page = await self._jobs.list(self._page, PAGE, self._state, None, self._text or None)
         self._show(page)
 
@@ -86,10 +87,12 @@ class JobList:
             self._list.clear()
             with self._list:
                 self._rows = {
-                    record.id: JobRow(record, self._cancel, self._retry) for record in page.records
+                    record.id: JobRow(record, self._cancel, self._retry, self._jobs.may_change)
+                    for record in page.records
                 }
                 if not page.records:
-                    _empty(self._state is not None or bool(self._text))
+                    filtered = self._state is not None or bool(self._text)
+                    _empty(filtered, self._jobs.may_submit())
         pages = max(-(-page.total // PAGE), 1)
         self._foot.set_visibility(pages > 1)
         self._where.set_text(f"page {self._page} of {pages:,} · {page.total:,} jobs")
@@ -142,12 +145,12 @@ class JobList:
         await notify_result(lambda: self._jobs.replay(), "All failed jobs are retried")
 
 
-def _empty(filtered: bool) -> None:
+def _empty(filtered: bool, may_submit: bool) -> None:
     with ui.column().classes("p-empty w-full"):
         ui.icon("inbox").classes("p-empty-icon")
         ui.label("No matching jobs" if filtered else "No jobs yet").classes("p-h3")
-        ui.label(
-            "No job has this state and id."
-            if filtered
-            else "Submit samples above, or try it with synthetic data."
-        ).classes("p-muted")
+        if filtered:
+            ui.label("No job has this state and id.").classes("p-muted")
+        elif may_submit:
+            text = "Submit samples above, or try it with synthetic data."
+            ui.label(text).classes("p-muted")

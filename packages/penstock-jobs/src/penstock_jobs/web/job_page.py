@@ -53,7 +53,7 @@ class JobView:
         self._files.clear()
         with self._files:
             result_view.downloads(response)
-            if response.models:
+            if response.models and self._jobs.may_submit():
                 target = f"/jobs?models={response.id}"
                 ui.link("Predict with these models", target).classes("p-accent")
             if response.results:
@@ -90,8 +90,9 @@ class JobView:
         self._record = record
         self._pill.show(record.state)
         self._bar.show(record)
-        self._cancel.set_visibility(not record.state.final)
-        self._retry.set_visibility(record.state in RETRYABLE_STATES)
+        changeable = self._jobs.may_change(record)
+        self._cancel.set_visibility(changeable and not record.state.final)
+        self._retry.set_visibility(changeable and record.state in RETRYABLE_STATES)
         self._error.clear()
         if record.error and record.state not in (JobState.DONE, JobState.CANCELLED):
             with self._error:

@@ -61,8 +61,15 @@ class JobBar:
 
 
 class JobRow:
-    def __init__(self, record: JobRecord, cancel: JobAction, retry: JobAction) -> None:
+    def __init__(
+        self,
+        record: JobRecord,
+        cancel: JobAction,
+        retry: JobAction,
+        may_change: Callable[[JobRecord], bool],
+    ) -> None:
         self.record = record
+        self._may_change = may_change
         with ui.element("div").classes("p-job").props(f'data-job="{quote(record.id)}"'):
             ui.icon(kind_icon(record.kind)).classes("p-job-icon")
             with ui.element("div").classes("p-job-name"):
@@ -84,14 +91,16 @@ class JobRow:
         self.record = record
         self._pill.show(record.state)
         self._bar.show(record)
-        self._cancel.set_visibility(not record.state.final)
-        self._retry.set_visibility(record.state in RETRYABLE_STATES)
+        changeable = self._may_change(record)
+        self._cancel.set_visibility(changeable and not record.state.final)
+        self._retry.set_visibility(changeable and record.state in RETRYABLE_STATES)
         self.tick()
 
     def tick(self) -> None:
         now = datetime.now(UTC)
         about = f"{kind_name(self.record.kind)} · {ago(self.record.submitted, now)}"
-        self._about.set_text(about)
+        owner = f" · {self.record.owner}" if self.record.owner else ""
+        self._about.set_text(about + owner)
         self._progress.set_text(progress_text(self.record, now))
 
 

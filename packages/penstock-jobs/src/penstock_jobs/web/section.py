@@ -27,6 +27,8 @@ from penstock_jobs.web.dataset_page import DatasetPage
 from penstock_jobs.web.job_list import JobList
 from penstock_jobs.web.job_page import JobView
 from penstock_jobs.web.result_view import result_file
+from penstock_jobs.web.schedule_page import SchedulePage
+from penstock_jobs.web.user_pages import AuditPage, TokenPage
 from penstock_jobs.web.worker_list import WorkerList
 from penstock_store.dashboard.pages import (
     OPERATOR_ROLE,
@@ -108,6 +110,15 @@ def section_over(
                 "Predictions of the same samples by several models.",
                 role,
             ),
+            DashboardPage(
+                "/schedules",
+                "Schedules",
+                "event_repeat",
+                pages.schedules,
+                "Start jobs at intervals or by the calendar.",
+                OPERATOR_ROLE,
+            ),
+            *(() if authenticator is None else _user_pages(pages)),
             DashboardPage("/jobs/{id:path}", "Job", "science", pages.job, role=role, in_menu=False),
             DashboardPage(
                 "/workers/{name:path}", "Worker", "dns", pages.worker, role=role, in_menu=False
@@ -116,6 +127,22 @@ def section_over(
         (DashboardDownload("/results/{id:path}", result_file(pages.jobs), role),),
         Path(__file__).with_name("static"),
         pages.open,
+    )
+
+
+def _user_pages(pages: SectionPages) -> tuple[DashboardPage, ...]:
+    return (
+        DashboardPage(
+            "/tokens", "Access tokens", "key", pages.tokens, "Let programs use the HTTP API."
+        ),
+        DashboardPage(
+            "/audit",
+            "Audit log",
+            "history",
+            pages.audit,
+            "Who submitted, cancelled or changed what.",
+            OPERATOR_ROLE,
+        ),
     )
 
 
@@ -145,24 +172,9 @@ class SectionPages:
 
     async def board(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
-        models = visit.query.get("models", "")
         jobs = self.jobs(visit)
-        submit_forms: dict[str, forms.Drawable] = {
-            "Predict": forms.PredictForm(jobs, models, visit.query.get("dataset", "")),
-            "Build": forms.BuildForm(jobs),
-            "Command": forms.CommandForm(jobs),
-            "Function": forms.CallForm(jobs, "call"),
-            "Spark": forms.CallForm(jobs, "spark"),
-            "Trial run": forms.FakeForm(jobs),
-        }
-        with ui.column().classes("p-card p-new gap-3"):
-            with ui.tabs().props("dense no-caps inline-label align=left").classes("p-tabs") as tabs:
-                for name in submit_forms:
-                    ui.tab(name)
-            with ui.tab_panels(tabs, value="Predict", animated=False).classes("p-panels"):
-                for name, form in submit_forms.items():
-                    with ui.tab_panel(name).classes("p-panel"):
-                        await form.draw()
+        if jobs.may_submit():
+            await _draw_forms(jobs, visit)
         await JobList(jobs).load()
 
     async def workers(self, visit: PageRequest) -> None:
@@ -181,6 +193,20 @@ class SectionPages:
         ui.add_head_html(_STYLES)
         await ComparisonPage(self.jobs(visit), parse_ids(visit.query.get("jobs", ""))).draw()
 
+    async def schedules(self, visit: PageRequest) -> None:
+        ui.add_head_html(_STYLES)
+        await SchedulePage(self.jobs(visit)).draw()
+
+    async def tokens(self, visit: PageRequest) -> None:
+        assert self._authenticator is not None
+        ui.add_head_html(_STYLES)
+        await TokenPage(self._authenticator.users, visit.user.name).draw()
+
+    async def audit(self, visit: PageRequest) -> None:
+        assert self._authenticator is not None
+        ui.add_head_html(_STYLES)
+        await AuditPage(self._authenticator.users, visit.query.get("job", "")).draw()
+
     async def job(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
         try:
@@ -189,6 +215,26 @@ class SectionPages:
             _missing(str(error))
             return
         await JobView(self.jobs(visit), record).load()
+
+
+async def _draw_forms(jobs: JobService, visit: PageRequest) -> None:
+    models = visit.query.get("models", "")
+    submit_forms: dict[str, forms.Drawable] = {
+        "Predict": forms.PredictForm(jobs, models, visit.query.get("dataset", "")),
+        "Build": forms.BuildForm(jobs),
+        "Command": forms.CommandForm(jobs),
+        "Function": forms.CallForm(jobs, "call"),
+        "Spark": forms.CallForm(jobs, "spark"),
+        "Trial run": forms.FakeForm(jobs),
+    }
+    with ui.column().classes("p-card p-new gap-3"):
+        with ui.tabs().props("dense no-caps inline-label align=left").classes("p-tabs") as tabs:
+            for name in submit_forms:
+                ui.tab(name)
+        with ui.tab_panels(tabs, value="Predict", animated=False).classes("p-panels"):
+            for name, form in submit_forms.items():
+                with ui.tab_panel(name).classes("p-panel"):
+                    await form.draw()
 
 
 def _missing(text: str) -> None:

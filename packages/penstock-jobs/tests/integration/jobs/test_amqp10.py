@@ -1,4 +1,4 @@
-"""Jobs over AMQP 1.0, on Penstock and on RabbitMQ with its plugin.
+"""Jobs over AMQP 1.0, on Penstock, on RabbitMQ 4, and on RabbitMQ 3 with its plugin.
 
 The plugin knows queues as the Ichnaea clients declare them, and no streams: there, jobs are done
 over 1.0 in compatible queues, and nothing is cancelled that way.
@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import pika
 import pytest
 
+from penstock.client.amqp10.connection import Amqp10ClientConnection
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.client import JobsClient
 from penstock_jobs.errors import JobFailed
@@ -37,17 +38,32 @@ def over_1_0(broker: Broker) -> str:
 
 @pytest.fixture(
     scope="session",
-    params=["penstock", pytest.param("plugged_rabbitmq", marks=_ALSO, id="rabbitmq")],
+    params=[
+        "penstock",
+        pytest.param("plugged_rabbitmq", marks=_ALSO, id="rabbitmq"),
+        pytest.param("new_rabbitmq", marks=_ALSO, id="rabbitmq-4"),
+    ],
 )
 def speaking(request: pytest.FixtureRequest) -> Broker:
     server: Broker = request.getfixturevalue(request.param)
     return server
 
 
+@pytest.fixture(
+    scope="session",
+    params=["penstock", pytest.param("new_rabbitmq", marks=_ALSO, id="rabbitmq-4")],
+)
+def complete(request: pytest.FixtureRequest) -> Broker:
+    """With streams and durable queues over 1.0."""
+    server: Broker = request.getfixturevalue(request.param)
+    return server
+
+
 @pytest.fixture
-async def declared(speaking: Broker) -> AsyncIterator[Broker]:
+async def declared(speaking: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
     """A broker where 0-9-1 has declared what 1.0 cannot."""
-    kept = Durability.DURABLE if isinstance(speaking, Penstock) else Durability.ICHNAEA
+    plugged = request.node.callspec.params["speaking"] == "plugged_rabbitmq"
+    kept = Durability.ICHNAEA if plugged else Durability.DURABLE
     clean(speaking.url)
     async with asyncio.timeout(2 * PATIENCE):
         async with tapped(speaking.url, "call", kept), tapped(speaking.url, "fake", kept):
@@ -80,14 +96,14 @@ async def test_a_worker_over_1_0_answers_whichever_way_it_was_asked(
     assert values == [8, None]
 
 
-async def test_a_worker_over_0_9_1_answers_who_asks_over_1_0(penstock: Penstock) -> None:
+async def test_a_worker_over_0_9_1_answers_who_asks_over_1_0(complete: Broker) -> None:
     """RabbitMQ's plugin does not: it keeps headers from those who speak 0-9-1."""
-    clean(penstock.url)
-    async with asyncio.timeout(PATIENCE), working(penstock.url, types=("fake",)):
-        async with JobsClient(over_1_0(penstock)) as client:
+    clean(complete.url)
+    async with asyncio.timeout(PATIENCE), working(complete.url, types=("fake",)):
+        async with JobsClient(over_1_0(complete)) as client:
             job = await client.submit(Fake("crossing", 0.4, 0.1))
             heard = [response.progress async for response in job]
-    clean(penstock.url)
+    clean(complete.url)
 
     assert heard[-1] == 1.0
     assert len(heard) > 1
@@ -112,9 +128,9 @@ async def test_work_goes_on_after_all_places_were_taken(
     assert values == [1, 2, 3, 4, 5]
 
 
-async def test_the_history_is_recorded_over_1_0(penstock: Penstock, embedded_template: str) -> None:
-    clean(penstock.url)
-    url = over_1_0(penstock)
+async def test_the_history_is_recorded_over_1_0(complete: Broker, embedded_template: str) -> None:
+    clean(complete.url)
+    url = over_1_0(complete)
     with copy_of(embedded_template) as address, Database(address) as database:
         repository = JobRepository(database)
         recorder = JobRecorder(url, repository)
@@ -125,16 +141,16 @@ async def test_the_history_is_recorded_over_1_0(penstock: Penstock, embedded_tem
             await until(lambda: repository.known(["recorded"])["recorded"][1] is JobState.DONE)
         await recorder.close()
         states = [event.state for event in repository.events("recorded")]
-    clean(penstock.url)
+    clean(complete.url)
     assert states == [JobState.WAITING, JobState.RUNNING, JobState.DONE]
 
 
 async def test_jobs_are_submitted_retried_and_scheduled_over_1_0(
-    penstock: Penstock, embedded_template: str
+    complete: Broker, embedded_template: str
 ) -> None:
     """As the HTTP API and the pages do it, with a broker URL of AMQP 1.0."""
-    clean(penstock.url)
-    url = over_1_0(penstock)
+    clean(complete.url)
+    url = over_1_0(complete)
     add = f"{SAMPLES}:add"
     group = [{"type": "call", "function": add, "arguments": [n, n]} for n in range(3)]
     with copy_of(embedded_template) as address, Database(address) as database:
@@ -157,7 +173,7 @@ async def test_jobs_are_submitted_retried_and_scheduled_over_1_0(
                 assert await end_of(jobs, "g.3") is JobState.DONE
             assert (await jobs.result("g.3")).value == 4
             assert (await jobs.get("bad")).priority == 5
-    clean(penstock.url)
+    clean(complete.url)
 
 
 async def end_of(jobs: JobService, identity: str) -> JobState:
@@ -166,9 +182,9 @@ async def end_of(jobs: JobService, identity: str) -> JobState:
     return state
 
 
-async def test_the_highest_priority_is_first_over_1_0(penstock: Penstock) -> None:
-    clean(penstock.url)
-    url = over_1_0(penstock)
+async def test_the_highest_priority_is_first_over_1_0(complete: Broker) -> None:
+    clean(complete.url)
+    url = over_1_0(complete)
     async with asyncio.timeout(PATIENCE), JobsClient(url) as client:
         low, high = [
             await client.submit(FunctionCall(f"p{number}", f"{SAMPLES}:moment"), JobOptions(number))
@@ -176,21 +192,21 @@ async def test_the_highest_priority_is_first_over_1_0(penstock: Penstock) -> Non
         ]
         async with working(url, types=("call",)):
             times = [float(str((await job.result()).value)) for job in (low, high)]
-    clean(penstock.url)
+    clean(complete.url)
     assert times[0] > times[1]
 
 
-async def test_what_runs_is_cancelled_over_1_0(penstock: Penstock) -> None:
-    clean(penstock.url)
-    async with asyncio.timeout(PATIENCE), tapped(penstock.url, "fake"):
-        async with working(over_1_0(penstock), types=("fake",)):
-            async with JobsClient(over_1_0(penstock)) as client:
+async def test_what_runs_is_cancelled_over_1_0(complete: Broker) -> None:
+    clean(complete.url)
+    async with asyncio.timeout(PATIENCE), tapped(complete.url, "fake"):
+        async with working(over_1_0(complete), types=("fake",)):
+            async with JobsClient(over_1_0(complete)) as client:
                 job = await client.submit(Fake("endless", 600, 0.1))
                 await anext(aiter(job))
                 await job.cancel()
                 with pytest.raises(JobFailed, match="cancelled"):
                     await job.result()
-    clean(penstock.url)
+    clean(complete.url)
 
 
 @pytest.mark.peer
@@ -221,23 +237,44 @@ async def test_that_nobody_has_declared_anything_is_told(
             pass
 
 
+async def test_the_addresses_of_rabbitmq_4_are_used_where_it_answers(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Penstock has them, too, so it can stand in."""
+    monkeypatch.setattr(Amqp10ClientConnection, "is_rabbitmq_4", True)
+    clean(penstock.url)
+    url = over_1_0(penstock)
+    async with asyncio.timeout(PATIENCE), JobsClient(url) as client:
+        waits = await client.submit(FunctionCall("waits", f"{SAMPLES}:add", (1, 1)))
+        await waits.cancel()
+        async with working(url, types=("call",), attempts=2):
+            added = await client.submit(FunctionCall("add", f"{SAMPLES}:add", (4, 4)))
+            failing = await client.submit(FunctionCall("fail", f"{SAMPLES}:fail"))
+            assert (await added.result()).value == 8
+            with pytest.raises(JobFailed, match="as asked"):
+                await failing.result()
+            with pytest.raises(JobFailed, match="cancelled"):
+                await waits.result()
+    clean(penstock.url)
+
+
 @pytest.mark.parametrize("scheme", ["amqp", "amqp+1.0"])
 async def test_responses_to_another_exchange_reach_its_queues_and_everybody_else(
-    penstock: Penstock, scheme: str
+    complete: Broker, scheme: str
 ) -> None:
     """Requesters and the history are bound to the exchange of the type."""
-    clean(penstock.url)
-    url = penstock.url.replace("amqp", scheme, 1)
+    clean(complete.url)
+    url = complete.url.replace("amqp", scheme, 1)
     settings = WorkerSettings(1, response_exchange="site.responses", name="other")
     queues = ("site.a", "site.b")
-    async with asyncio.timeout(PATIENCE), tapped(penstock.url, "fake") as tap:
+    async with asyncio.timeout(PATIENCE), tapped(complete.url, "fake") as tap:
         async with (
             working(url, types=("fake",), settings=settings, response_queues=queues),
             JobsClient(url) as client,
         ):
             await (await client.submit(Fake("bound", 0.0), form=MessageFormat.XML)).result()
             await until(lambda: tap.finals["bound"] == 1)
-    connection = pika.BlockingConnection(pika.URLParameters(penstock.url))
+    connection = pika.BlockingConnection(pika.URLParameters(complete.url))
     channel = connection.channel()
     found = [channel.basic_get(queue, auto_ack=True)[2] for queue in queues]
     for queue in queues:
@@ -245,4 +282,4 @@ async def test_responses_to_another_exchange_reach_its_queues_and_everybody_else
     channel.exchange_delete("site.responses")
     connection.close()
     assert [read_response(body)[0].id for body in found] == ["bound", "bound"]
-    clean(penstock.url)
+    clean(complete.url)

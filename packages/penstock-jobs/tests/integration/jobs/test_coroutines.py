@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 
+from penstock.core.errors import ConfigurationError
 from penstock_jobs.client import JobsClient
 from penstock_jobs.errors import JobFailed
+from penstock_jobs.executors.coroutines import CoroutineExecutor
 from penstock_jobs.model import FunctionCall, JobOptions
 from tests.integration.jobs.running import PATIENCE, SAMPLES, clean, working
 from tests.peers import Penstock
@@ -50,3 +54,14 @@ async def test_limits_and_plain_functions_are_told(penstock: Penstock) -> None:
                 with pytest.raises(JobFailed, match=text):
                     await job.result()
     clean(penstock.url)
+
+
+def test_modules_are_imported_before_the_first_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "warm_functions.py").write_text("async def wait(): ...\n")
+    CoroutineExecutor(["warm_functions:wait"])
+    assert sys.modules.pop("warm_functions")
+    with pytest.raises(ConfigurationError, match="--allow cold_functions: No module named"):
+        CoroutineExecutor(["cold_functions"])

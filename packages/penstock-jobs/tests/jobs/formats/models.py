@@ -49,7 +49,7 @@ requests: st.SearchStrategy[Any] = (
 )
 results = st.builds(
     VoteResult,
-    words,
+    words | st.just(""),
     counts,
     counts,
     st.none() | shares,

@@ -94,6 +94,13 @@ def test_progress_of_a_prediction_has_the_two_counts_alone() -> None:
     assert xml.read_response(xml.write_response(response)) == response
 
 
+def test_progress_of_a_script_that_predicts_has_no_scheme() -> None:
+    response = JobResponse("1", "predict_models", 0.5, results=(VoteResult("", 15, 7),))
+    written = xml.write_response(response)
+    assert b'<result predictedSamples="7" totalSamples="15"/>' in written
+    assert xml.read_response(written) == response
+
+
 def test_models_are_handed_in_from_the_other_part() -> None:
     request = xml.read_request(b'<request id="1" type="predict_models"/>', b"PK")
     assert request == PredictModels("1", {}, b"PK")

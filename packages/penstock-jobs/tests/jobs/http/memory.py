@@ -54,6 +54,12 @@ class MemorySchedules(ScheduleRepository):
         self.added[schedule.id] = new = dataclass_replace(schedule, next=timing.after(now(), now()))
         return new
 
+    def pause_schedule(self, identity: str, paused: bool) -> JobSchedule:
+        if identity not in self.added:
+            raise NotFound(f"there is no schedule {identity!r}")
+        self.added[identity] = dataclass_replace(self.added[identity], paused=paused)
+        return self.added[identity]
+
     def remove_schedule(self, identity: str) -> None:
         if self.added.pop(identity, None) is None:
             raise NotFound(f"there is no schedule {identity!r}")
@@ -137,6 +143,10 @@ class MemoryJobs(JobService):
     ) -> str:
         if request.id in self.records:
             raise PreconditionFailed(f"there is a job {request.id!r}")
+        key = None if options is None else options.unique
+        for record in self.records.values():
+            if key and not record.state.final and self.options[record.id].unique == key:
+                raise PreconditionFailed(f"the job {record.id!r} has the unique key {key!r}")
         self.requests[request.id] = request
         self.options[request.id] = options or JobOptions()
         self.forms[request.id] = form

@@ -108,13 +108,19 @@ async def test_what_operators_change_is_logged_for_the_servers_token_too(
     for name in ("olga", "server token"):
         assert (await clients[name].put("/schedules/probe", json=new)).status_code == 200
         assert (await clients[name].put("/matrices/river", json=matrix)).status_code == 200
+        paused = await clients[name].post("/schedules/probe/pause")
+        resumed = await clients[name].post("/schedules/probe/resume")
+        assert [each.json()["paused"] for each in (paused, resumed)] == [True, False]
+        assert (await clients["ada"].post("/schedules/probe/pause")).status_code == 403
         assert (await clients[name].delete("/schedules/probe")).status_code == 204
         assert (await clients[name].delete("/matrices/river")).status_code == 204
     assert await submit(clients["server token"], "its") == 202
     assert (await clients["ada"].delete("/schedules/probe")).status_code == 403
+    assert (await clients["olga"].post("/schedules/none/pause")).status_code == 404
 
     log = (await clients["olga"].get("/audit")).json()
-    changes = ["changed schedule", "changed matrix", "removed schedule", "removed matrix"]
+    changes = ["changed schedule", "changed matrix", "paused schedule", "resumed schedule"]
+    changes += ["removed schedule", "removed matrix"]
     for name, actions in {"olga": changes, "server token": [*changes, "submitted"]}.items():
         assert [each["action"] for each in reversed(log) if each["who"] == name] == actions
 
@@ -139,6 +145,22 @@ async def test_sessions_end_and_refused_sign_ins_are_logged(users: UserRepositor
     assert await gate.find_user(key) is None
     actions = [(each.who, each.action) for each in users.audit(20)]
     assert ("nobody", "sign-in refused") in actions
+
+
+def test_a_user_has_tokens_of_their_own(users: UserRepository) -> None:
+    first, second = users.new_token("ada", "laptop", "ada"), users.new_token("ada", "cron", "ada")
+    users.new_token("bob", "laptop")
+    cron, laptop = users.tokens("ada")
+    assert (cron.label, laptop.label) == ("cron", "laptop")
+    users.revoke_token("ada", laptop.key, "ada")
+    with pytest.raises(NotFound):
+        users.revoke_token("bob", cron.key, "bob")
+    assert users.user_of_token(first) is None
+    assert users.user_of_token(second) == JobUser("ada", JobRole.SUBMITTER)
+    assert [(each.who, each.action, each.detail) for each in users.audit(2)] == [
+        ("ada", "token revoked", "ada laptop"),
+        ("operator", "token created", "bob laptop"),
+    ]
 
 
 def test_tokens_are_revoked_and_users_removed(users: UserRepository) -> None:

@@ -39,7 +39,13 @@ from penstock_jobs.science.report import prediction_result
 from penstock_jobs.science.validation import calibrate
 from penstock_jobs.service import JobService
 from penstock_jobs.users.authenticator import JobsAuthenticator
-from penstock_jobs.users.repository import JobRole, JobUser, UserRepository
+from penstock_jobs.users.repository import (
+    JobAuditEntry,
+    JobRole,
+    JobToken,
+    JobUser,
+    UserRepository,
+)
 from penstock_jobs.web.section import section_over
 from penstock_store.dashboard.app import create_app
 from penstock_store.http.server import serve_app
@@ -120,15 +126,18 @@ async def opened(names: Sequence[str]) -> AsyncIterator[JobService]:
 
 
 class MemoryUsers(UserRepository):
-    """Ada submits, Bob operates; the password of each is `secret`."""
+    """Ada submits, Bob operates, Eve views; the password of each is `secret`."""
 
     def __init__(self) -> None:
         self._hash = argon2_hasher().hash("secret")
         self._users = {
             "ada": JobUser("ada", JobRole.SUBMITTER),
             "bob": JobUser("bob", JobRole.OPERATOR),
+            "eve": JobUser("eve", JobRole.VIEWER),
         }
         self._sessions: dict[str, str] = {}
+        self._tokens: list[tuple[str, JobToken]] = []
+        self._entries: list[JobAuditEntry] = []
 
     def password_hash(self, name: str) -> str | None:
         return self._hash if name in self._users else None
@@ -144,8 +153,23 @@ class MemoryUsers(UserRepository):
     def end_session(self, key: str) -> None:
         self._sessions.pop(key, None)
 
+    def tokens(self, name: str) -> list[JobToken]:
+        return [token for user, token in self._tokens if user == name]
+
+    def new_token(self, name: str, label: str = "", who: str = "operator") -> str:
+        token = JobToken(secrets.token_hex(8), label, datetime.now(UTC))
+        self._tokens.append((name, token))
+        self.log(who, "token created", detail=f"{name} {label}".strip())
+        return f"secret of {token.key}"
+
+    def revoke_token(self, name: str, key: str, who: str) -> None:
+        self._tokens = [each for each in self._tokens if each[1].key != key]
+
     def log(self, who: str, action: str, job: str = "", detail: str = "") -> None:
-        """There is no log to read."""
+        self._entries.insert(0, JobAuditEntry(datetime.now(UTC), who, action, job, detail))
+
+    def audit(self, limit: int = 100, job: str | None = None) -> list[JobAuditEntry]:
+        return [each for each in self._entries if job in (None, each.job)][:limit]
 
 
 async def main(folder: Path, words: Sequence[str]) -> None:

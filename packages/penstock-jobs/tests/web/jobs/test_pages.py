@@ -103,7 +103,7 @@ def paste(page: Page, label: str, text: str) -> None:
 
 def test_rows_are_typed_and_pasted_into_a_matrix_checked_by_cell_and_saved(page: Page) -> None:
     page.goto("/datasets")
-    page.get_by_label("Matrix").click()
+    page.get_by_label("Matrix", exact=True).click()
     page.get_by_role("option", name="phages").click()
     save = page.get_by_role("button", name="Save")
     expect(save).to_be_disabled()
@@ -132,6 +132,27 @@ def test_rows_are_typed_and_pasted_into_a_matrix_checked_by_cell_and_saved(page:
     page.get_by_role("link", name="Predict", exact=True).click()
     found = page.locator("[data-found=samples]")
     expect(found.get_by_text("2 samples, 1 human by their ids; 3 indicators")).to_be_visible()
+
+
+def test_operators_add_matrices_of_their_own(page: Page) -> None:
+    page.goto("/datasets")
+    paste(page, "CLASS, row 2", "P6-HM01\t\t2,2E+06")
+    expect(page.locator("[data-found=rows]").get_by_text("1 sample")).to_be_visible()
+    page.get_by_text("New matrix").click()
+    page.get_by_label("Name of the matrix").fill("ter")
+    page.get_by_label("Title").fill("River Ter")
+    page.get_by_label("Columns, with ; between them").fill("FC; pH")
+    add = page.get_by_role("button", name="Add", exact=True)
+    add.click()
+    expect(page.get_by_text("needs a column CLASS")).to_be_visible()
+    page.get_by_label("Columns, with ; between them").fill("CLASS; pH; FC")
+    add.click()
+    heads = page.locator(".p-edit thead th")
+    expect(heads).to_have_text(["", "CLASS", "pH", "FC"])
+    expect(page.get_by_label("FC, row 2")).to_have_value("2,2E+06")
+    page.reload()
+    page.get_by_label("Matrix", exact=True).click()
+    expect(page.get_by_role("option", name="ter: River Ter")).to_be_visible()
 
 
 def test_results_of_several_models_are_compared(page: Page) -> None:
@@ -198,6 +219,32 @@ def test_a_job_has_its_options_and_its_files(page: Page) -> None:
     expect(page.locator(".p-facts").get_by_text("priority 7")).to_be_visible()
 
 
+def test_a_key_is_of_one_unfinished_job(page: Page) -> None:
+    page.goto("/jobs")
+    page.get_by_role("tab", name="Trial run").click()
+    panel = page.get_by_role("tabpanel")
+    panel.get_by_label("Duration in seconds").fill("600")
+    panel.get_by_text("Options", exact=True).click()
+    panel.get_by_label("Unique key").fill("probe")
+    panel.get_by_label("Stored for days").fill("0.5")
+    panel.get_by_label("Job id").fill("probe-1")
+    panel.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/probe-1")
+    page.goto("/jobs")
+    page.get_by_role("tab", name="Trial run").click()
+    panel.get_by_text("Options", exact=True).click()
+    panel.get_by_label("Unique key").fill("probe")
+    panel.get_by_role("button", name="Start").click()
+    expect(page.get_by_text("has the unique key 'probe'")).to_be_visible()
+    row = page.locator("[data-job=probe-1]")
+    row.get_by_role("button", name="Cancel").click()
+    expect(row.get_by_text("cancelled")).to_be_visible()
+    panel.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/trial-*")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("status").get_by_text("cancelled")).to_be_visible()
+
+
 def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     start_trial(page, "trial-2", 600)
     page.goto("/jobs")
@@ -222,8 +269,38 @@ def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     expect(row.get_by_text("cancelled")).to_be_visible()
 
 
+def test_a_schedule_is_added_paused_and_removed(page: Page) -> None:
+    page.goto("/schedules")
+    expect(page.get_by_text("None yet.")).to_be_visible()
+    page.get_by_label("Name", exact=True).fill("nightly")
+    page.get_by_label("Timing").click()
+    page.get_by_role("option", name="By a cron expression").click()
+    page.get_by_label("Minute, hour, day, month, weekday").fill("0 2 * * *")
+    page.get_by_label("Time zone").fill("Europe/Nowhere")
+    save = page.get_by_role("button", name="Save")
+    save.click()
+    expect(page.get_by_text("time zone 'Europe/Nowhere': unknown")).to_be_visible()
+    page.get_by_label("Time zone").fill("Europe/Madrid")
+    page.get_by_label("Request, as JSON").fill('{"type": "fake"')
+    save.click()
+    expect(page.get_by_text("Request: Expecting")).to_be_visible()
+    page.get_by_label("Request, as JSON").fill('{"type": "fake", "duration": 1}')
+    save.click()
+    row = page.locator("[data-schedule=nightly]")
+    expect(row.get_by_text("0 2 * * * · Europe/Madrid")).to_be_visible()
+    expect(row.get_by_text("next at")).to_be_visible()
+    row.get_by_role("button", name="Pause").click()
+    expect(row.get_by_text("paused")).to_be_visible()
+    row.get_by_role("button", name="Resume").click()
+    expect(row.get_by_text("next at")).to_be_visible()
+    row.get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("None yet.")).to_be_visible()
+
+
 def test_jobs_are_found_by_name(page: Page) -> None:
     page.goto("/jobs")
+    expect(page.locator("[data-job]").first).to_be_visible()
+    page.get_by_label("Find by id").fill("-1")  # the list has pages
     expect(page.locator("[data-job=lake-1]").get_by_text("done")).to_be_visible()
     expect(page.locator("[data-job=river-1]")).to_be_visible()
     page.get_by_label("Find by id").fill("lake")
@@ -233,6 +310,8 @@ def test_jobs_are_found_by_name(page: Page) -> None:
 
 def test_a_name_is_text_whatever_is_in_it(page: Page) -> None:
     page.goto("/jobs")
+    expect(page.locator("[data-job]").first).to_be_visible()
+    page.get_by_label("Find by id").fill(HOSTILE)
     page.get_by_role("link", name=HOSTILE).click()
     page.wait_for_url("**/jobs/*")
     expect(page.get_by_role("status").get_by_text("done")).to_be_visible()
@@ -257,6 +336,7 @@ def test_on_a_narrow_screen_nothing_runs_over_the_edge(browser: Browser, dashboa
             ("/datasets", "Saved data sets"),
             ("/workers", "No worker runs a job"),
             ("/compare", "Compare predictions"),
+            ("/schedules", "Start jobs again and again"),
         ):
             page.goto(path)
             expect(page.get_by_text(text)).to_be_visible()
@@ -290,6 +370,60 @@ def test_behind_a_gate_everybody_signs_in_and_sees_what_their_role_allows(
             sign_in(page, "bob", "secret")
             expect(page.locator("[data-job=lake-1]")).to_be_visible()
             expect(page.locator("[data-job=hers]")).to_be_visible()
+            start_trial(page, "his", 600)
+        with looking(browser, url) as page:
+            page.goto("/jobs")
+            sign_in(page, "eve", "secret")
+            his = page.locator("[data-job=his]")
+            expect(his.get_by_text("running")).to_be_visible()
+            expect(his.get_by_role("button")).to_have_count(0)
+            expect(page.get_by_role("tab")).to_have_count(0)
+            page.goto("/jobs/his")
+            expect(page.get_by_role("status").get_by_text("running")).to_be_visible()
+            expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+            page.goto("/datasets")
+            expect(page.get_by_label("CLASS, row 2")).to_be_visible()
+            expect(page.get_by_role("button", name="Save")).to_have_count(0)
+            expect(page.get_by_text("New matrix")).to_have_count(0)
+            page.goto("/audit")
+            expect(page.get_by_text("token created")).to_have_count(0)
+
+
+def test_users_make_their_tokens_and_operators_read_the_audit_log(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving("-m", "tests.web.jobs.memory_server", str(tmp_path), "--gate") as url:
+        with looking(browser, url) as page:
+            page.goto("/tokens")
+            sign_in(page, "ada", "secret")
+            expect(page.get_by_text("None yet.")).to_be_visible()
+            for name in ("laptop", "<b>"):
+                page.get_by_label("Name of the program").fill(name)
+                page.get_by_role("button", name="Create a token").click()
+                expect(page.locator("[data-token]").get_by_text(name)).to_be_visible()
+            expect(page.locator("[data-new-token]")).to_contain_text("secret of ")
+            page.reload()
+            row = page.locator("[data-token]").filter(has_text="laptop")
+            expect(page.locator("[data-new-token]")).to_have_count(0)
+            row.get_by_role("button", name="Revoke").click()
+            expect(row).to_have_count(0)
+            start_trial(page, "hers", 600)
+            page.get_by_role("button", name="Cancel").click()
+            expect(page.get_by_role("status").get_by_text("cancelled")).to_be_visible()
+        with looking(browser, url, NARROW, "dark") as page:
+            page.goto("/audit")
+            sign_in(page, "bob", "secret")
+            rows = page.locator(".p-table tbody tr")
+            expect(rows.filter(has_text="token created").first).to_contain_text("ada")
+            page.get_by_label("Id of a job").fill("hers")
+            expect(rows).to_have_count(2)
+            expect(rows.first).to_contain_text("cancelled")
+            rows.first.get_by_role("link", name="hers").click()
+            page.wait_for_url("**/jobs/hers")
+            expect(page.locator(".p-facts").get_by_text("ada")).to_be_visible()
+            page.goto("/jobs")
+            expect(page.locator("[data-job=hers]").get_by_text("· ada")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
 
 
 def sign_in(page: Page, name: str, password: str) -> None:

@@ -54,8 +54,9 @@ def test_pages_and_results_are_for_operators(roles: tuple[str, ...], may: bool) 
 
 async def test_with_accounts_of_its_own_each_visitor_sees_what_the_role_allows() -> None:
     section, gate = gated(SectionContext(Path(), "amqp://localhost"))
-    roles = [each.role for each in section.pages] + [each.role for each in section.downloads]
-    assert set(roles) == {None}
+    roles = {each.path: each.role for each in section.pages}
+    roles |= {each.path: each.role for each in section.downloads}
+    assert {path for path, role in roles.items() if role is not None} == {"/audit", "/schedules"}
     backend = MemoryJobs()
     await backend.submit(Fake("hers"), owner="ada")
     await backend.submit(Fake("his"), owner="bob")
@@ -72,6 +73,17 @@ async def test_with_accounts_of_its_own_each_visitor_sees_what_the_role_allows()
             jobs = pages.jobs(visit)
             assert [each.id for each in (await jobs.list()).records] == seen
         await jobs.cancel("his")
+        his, hers = await backend.get("his"), await backend.get("hers")
+        for role, may in (
+            ("submitter", (True, True, False, False)),
+            ("viewer", (False, False, False, False)),
+            ("operator", (True, True, True, True)),
+        ):
+            jobs = pages.jobs(PageRequest(DashboardUser("ada", "ada", frozenset((role,))), {}, {}))
+            assert may == (
+                *(jobs.may_submit(), jobs.may_change(hers), jobs.may_change(his)),
+                jobs.may_operate(),
+            )
     assert log.entries == [("ada", "cancelled", "his")]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
@@ -29,6 +30,7 @@ from penstock_pump.config.settings import PumpSettings
 from penstock_pump.credentials import PumpCredentials
 from penstock_pump.errors import PluginRefusal, SourceUnavailable
 from penstock_pump.files.target import LocalTarget
+from penstock_pump.posts.codec import v03_moment
 from penstock_pump.posts.post import Post
 from penstock_pump.posts.v03 import V03, post_of
 from penstock_pump.transports.listing import ListedFile, read_index
@@ -45,6 +47,9 @@ NATIVE: Final = frozenset(
 _GATHERING: Final = ("gather", "poll")
 #: Messages that `gather` may return at once.
 _BATCH: Final = 100
+#: sr3's code of a rejected post, and the first of those that mean a failure.
+_REJECTED_CODE: Final = 304
+_FAILED_CODE: Final = 400
 
 
 @dataclass(slots=True)
@@ -69,12 +74,21 @@ class FlowCallbacks:
         """With what plugins have assigned to their options."""
         return settings if self._options is None else self._options.changed_settings()
 
+    def receive(self, post: Post) -> list[Post]:
+        """`after_gather`: a post that no pattern was compared with yet. One, none, or several."""
+        return [each for each, _ in self._incoming("after_gather", post, None)]
+
     def accept(
         self, post: Post, target: LocalTarget | None
     ) -> list[tuple[Post, LocalTarget | None]]:
         """The accepted posts with the paths of their files: one, none, or several."""
+        return self._incoming("after_accept", post, target)
+
+    def _incoming(
+        self, event: str, post: Post, target: LocalTarget | None
+    ) -> list[tuple[Post, LocalTarget | None]]:
         worklist = MessageWorklist(incoming=[self._message(post, target)])
-        self._call("after_accept", worklist)
+        self._call(event, worklist)
         if worklist.failed and not worklist.incoming:
             raise SourceUnavailable("a plugin wants to try again later")
         return [from_message(each, target) for each in worklist.incoming]
@@ -99,8 +113,28 @@ class FlowCallbacks:
         return message
 
     def posted(self, post: Post) -> None:
-        """`after_post`: the broker has the post."""
-        self._call("after_post", MessageWorklist(ok=[to_message(post, None)]))
+        """`post` and `after_post`: the broker has the post."""
+        worklist = MessageWorklist(ok=[to_message(post, None)])
+        self._call("post", worklist)
+        if worklist.failed and not worklist.ok:
+            raise SourceUnavailable("a plugin could not publish the post")
+        self._call("after_post", worklist)
+
+    def report(self, post: Post, code: int, message: str) -> None:
+        """`report`: what became of a post; 0 is the code of a rejection."""
+        told = to_message(post, None)
+        told["report"] = {
+            "code": code or _REJECTED_CODE,
+            "message": message,
+            "timeCompleted": v03_moment(time.time_ns()),
+        }
+        told["_deleteOnPost"] |= {"report"}
+        worklist = MessageWorklist()
+        if code == 0:
+            worklist.rejected.append(told)
+        else:
+            (worklist.ok if code < _FAILED_CODE else worklist.failed).append(told)
+        self._call("report", worklist)
 
     def acknowledge(self, posts: Sequence[Post]) -> None:
         """`ack`: the posts are done with."""
@@ -200,8 +234,16 @@ class FlowCallbacks:
     def gathers(self) -> bool:
         return any(self.has(name) for name in _GATHERING)
 
+    def warn_of_stop(self) -> None:
+        """`please_stop`: a call that waits sees that it should return, so we do not wait for it."""
+        for each in self._having("please_stop"):
+            try:
+                each.please_stop()
+            except Exception as error:
+                _log_failure(each, error)
+
     def notify(self, event: str) -> None:
-        """`on_start`, `on_housekeeping`, `on_stop`: an error does not end the component."""
+        """`on_start`, `on_housekeeping`, `on_stop`, `on_declare`, …: an error ends nothing."""
         for each in self._callbacks:
             if callable(handler := getattr(each, event, None)):
                 try:

@@ -196,7 +196,7 @@ class V2Plugins:
         return bool(self._functions[event])
 
     def notify(self, event: str) -> None:
-        for function in self._functions[event]:
+        for function in self._functions.get(event, ()):
             function(self.parent)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from penstock.client import FabricClosed
@@ -37,7 +38,7 @@ from penstock_pump.flow.consumer import AbandonCallback, PostConsumer, PostHandl
 from penstock_pump.flow.publisher import PostPublisher
 from penstock_pump.flow.subscription import PumpSubscription
 from penstock_pump.forward_handler import ForwardHandler
-from penstock_pump.handlers import ReceiveHandler, RepublishTarget
+from penstock_pump.handlers import Provenance, ReceiveHandler, RepublishTarget
 from penstock_pump.names import posted_exchange
 from penstock_pump.plugins import Plugin
 from penstock_pump.posts.reports import PostReport, read_report
@@ -138,13 +139,11 @@ def _forward_handler(
     duplicate_filter: DuplicateFilter | None,
 ) -> ForwardHandler:
     settings = factory.settings
-    # A message stays as it is unless the site names what is to be added.
-    adds = settings.source or settings.cluster or settings.source_from_exchange
     return ForwardHandler(
         post_publisher,
         selection(settings),
         post_filter=post_filter(settings),
-        provenance=factory.provenance() if adds else None,
+        provenance=_forward_provenance(factory),
         duplicate_filter=duplicate_filter,
         plugins=factory.plugins,
         reencode=_is_reencoded(settings),
@@ -153,9 +152,22 @@ def _forward_handler(
     )
 
 
+def _forward_provenance(factory: ComponentFactory) -> Provenance | None:
+    """A message stays as it is unless the site names what is to be added. sr3 replaces its source
+    at every hop."""
+    settings, found = factory.settings, factory.provenance()
+    if settings.source or settings.cluster or settings.source_from_exchange:
+        return found
+    if settings.source_from_message:
+        return None
+    return replace(found, cluster=None, to_clusters=None)
+
+
 def _is_reencoded(settings: PumpSettings) -> bool:
     """Topics of MQTT cannot be used over AMQP, nor the other way round."""
     if settings.post_topic_prefix or settings.post_topic or settings.post_subtopic:
+        return True
+    if settings.post_base_url is not None:
         return True
     if settings.headers or any(each.topic_prefix or each.base_url for each in settings.post_copies):
         return True
@@ -270,7 +282,9 @@ async def consume(
         on_abandon=on_abandon,
         log_reject=factory.settings.log_reject,
         on_done=factory.plugins.on_done,
+        on_record=factory.plugins.on_outcome,
     )
+    factory.warn_plugins(control.stop)
     control.counters = consumer.counters
     control.plugin_metrics = factory.plugins.metrics
     subscription = await factory.subscription()

@@ -68,6 +68,7 @@ from penstock_pump.plugins import Plugin, Plugins, load_plugins
 from penstock_pump.post_filter import EVERY_CLUSTER, PostFilter
 from penstock_pump.posts.checksums import ChecksumMethods
 from penstock_pump.posts.formats import codec_named
+from penstock_pump.posts.post import FileEvent
 from penstock_pump.posts.reports import PREFIX
 from penstock_pump.posts.v02 import V02Dialect
 from penstock_pump.selection import Placement, PostSelection, SelectionClause
@@ -81,6 +82,8 @@ from penstock_pump.variables import component_variables
 MAX_PREFETCH: Final = 65_535
 #: How long a broker that is starting is waited for.
 RECONNECT_SECONDS: Final = 60.0
+POSTERS: Final = (Component.POST, Component.WATCH, Component.POLL)
+FORWARDERS: Final = (Component.SHOVEL, Component.WINNOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,10 @@ class ComponentFactory:
                 post_copies(self.settings), self.settings.post_copies, strict=True
             )
         ]
-        publisher = await self._post_publisher(self.settings)
+        base = None
+        if self.settings.component in FORWARDERS and self.settings.post_base_url is not None:
+            base = base_url(self.settings)
+        publisher = await self._post_publisher(self.settings, base)
         publisher.copies = copies
         publisher.on_posted = self.plugins.on_posted
         return publisher
@@ -146,6 +152,7 @@ class ComponentFactory:
             topic=settings.post_topic,
             headers=settings.headers,
             name_in_topic=settings.name_in_topic,
+            escape_blanks=settings.dialect is Dialect.V2,
             split=settings.post_exchange_split,
             split_by_path=settings.dialect is Dialect.SR3,
             ttl=settings.message_ttl,
@@ -201,6 +208,11 @@ class ComponentFactory:
         )
         self._run_in_background(part_quota.consume_reports(reports))
         return part_quota
+
+    def warn_plugins(self, stop: asyncio.Event) -> None:
+        """Plugins that wait for something are told when `stop` is set."""
+        if self.plugins.callbacks is not None:
+            self._run_in_background(self.plugins.warn_of_stop(stop))
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         self.stack.push_async_callback(_cancel, asyncio.create_task(work))
@@ -280,12 +292,15 @@ class ComponentFactory:
         to = settings.to_clusters
         if to is None and settings.post_broker is not None:
             to = host_of(settings.post_broker)
+        # In sr3 a source of the site comes before that of the exchange.
+        own = settings.source if settings.dialect is Dialect.SR3 else None
         return Provenance(
             source=settings.source or user_of(settings.broker),
             cluster=settings.cluster or host_of(settings.broker),
             to_clusters=to,
-            trusted=not settings.source_from_exchange,
+            trusted=not settings.source_from_exchange or own is not None,
             exchange=subscribed_exchange(settings),
+            keeps_source=settings.source_from_message,
         )
 
     def limits(self) -> ConsumerLimits:
@@ -303,8 +318,10 @@ class ComponentFactory:
 
 @asynccontextmanager
 async def open_component_factory(
-    settings: PumpSettings, plugins: Sequence[Plugin] = ()
+    settings: PumpSettings, plugins: Sequence[Plugin] = (), *, starts: bool = True
 ) -> AsyncIterator[ComponentFactory]:
+    """Without `starts` plugins are not told of a start, nor of a stop: the component does not
+    run."""
     credentials = PumpCredentials()
     if settings.credentials is not None:
         credentials = await asyncio.to_thread(read_credentials, settings.credentials)
@@ -312,7 +329,7 @@ async def open_component_factory(
     if all_plugins.callbacks is not None:
         settings = all_plugins.callbacks.changed_settings(settings)
     async with AsyncExitStack() as stack:
-        if settings.plugins:
+        if settings.plugins and starts:
             await asyncio.to_thread(all_plugins.notify, "on_start")
             stack.push_async_callback(asyncio.to_thread, all_plugins.notify, "on_stop")
             housekeeping = _keep_house(all_plugins, settings.housekeeping)
@@ -523,7 +540,12 @@ def bindings(settings: PumpSettings) -> list[PumpBinding]:
 
 def selection(settings: PumpSettings) -> PostSelection:
     default = Placement(
-        settings.directory, settings.mirror, settings.strip, settings.flatten, settings.filename
+        settings.directory,
+        settings.mirror,
+        settings.strip,
+        settings.flatten,
+        settings.filename,
+        strip_short=settings.dialect is Dialect.V2,
     )
     clauses = []
     for rule in settings.select:
@@ -555,8 +577,12 @@ def file_rule(settings: PumpSettings) -> FileRule:
 
 
 def post_filter(settings: PumpSettings) -> PostFilter:
+    events = settings.events
+    if settings.dialect is Dialect.SR3 and settings.component not in POSTERS:
+        # In sr3 `create` and `modify` select what is announced, not what is received.
+        events |= {FileEvent.MODIFY}
     return PostFilter(
-        settings.events,
+        events,
         settings.message_age_max,
         settings.max_age,
         settings.file_size_max,
@@ -621,7 +647,7 @@ def base_dir(settings: PumpSettings) -> Path:
     has_path = url.scheme == "file" or (url.scheme == "sftp" and url.path)
     if settings.post_base_dir is None and has_path and settings.post_base_url != "file:":
         return Path(url.path or "/")
-    posts = settings.component in (Component.POST, Component.WATCH, Component.POLL)
+    posts = settings.component in POSTERS
     usual = Path("/" if posts else settings.directory)
     return settings.post_base_dir or settings.base_dir or usual
 

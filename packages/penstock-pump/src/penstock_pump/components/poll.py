@@ -70,6 +70,7 @@ async def poll(
             factory.plugins.listed if factory.plugins.reads_listings else None,
         )
         control.plugin_metrics = factory.plugins.metrics
+        factory.warn_plugins(control.stop)
         control.ready.set()
         due = 0.0
         while not control.stop.is_set():

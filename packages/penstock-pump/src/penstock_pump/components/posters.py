@@ -92,6 +92,7 @@ async def watch(
     )
     async with open_component_factory(settings, plugins) as factory:
         poster = await make_poster(factory, counters=control.counters)
+        factory.warn_plugins(control.stop)
         tasks: dict[asyncio.Task[None], asyncio.Event] = {}
         for number, path in enumerate(_paths(settings)):
             file = await asyncio.to_thread(factory.state, f"tree_{number:02d}.db")

@@ -8,6 +8,7 @@ from penstock.client.amqp091.connection import connect
 from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_pump.components.factory import (
+    POSTERS,
     ComponentFactory,
     bindings,
     bindings_file,
@@ -17,21 +18,19 @@ from penstock_pump.components.factory import (
     queue_rules,
     subscriptions,
 )
-from penstock_pump.config.settings import Component, PumpSettings
+from penstock_pump.config.settings import PumpSettings
 from penstock_pump.flow.subscription import declare_exchange, declare_queue
 from penstock_pump.names import posted_exchange, queue_file, queue_name, user_of
-
-_POSTERS = (Component.POST, Component.WATCH, Component.POLL)
 
 
 async def declare_component(settings: PumpSettings) -> list[str]:
     """Returns the names of what was declared. A queue of MQTT is a session."""
-    async with open_component_factory(settings) as factory:
+    async with open_component_factory(settings, starts=False) as factory:
         declared = []
-        if settings.component not in _POSTERS:
+        if settings.component not in POSTERS:
             for own in _with_own_exchange(settings):
                 declared += [await _declare_queue(factory, each) for each in subscriptions(own)]
-        if settings.component in _POSTERS or needs_post_broker(settings):
+        if settings.component in POSTERS or needs_post_broker(settings):
             for each in (settings, *post_copies(settings)):
                 url = each.post_broker or each.broker
                 name, split = posted_exchange(each, url), each.post_exchange_split
@@ -42,16 +41,16 @@ async def declare_component(settings: PumpSettings) -> list[str]:
             name = settings.report_exchange or f"xs_{user_of(reports)}"
             declared += await _declare_exchanges(factory, reports, [name])
         declared += await _declare_exchanges(factory, settings.broker, settings.exchanges)
+        await asyncio.to_thread(factory.plugins.notify, "on_declare")
         return list(dict.fromkeys(declared))
 
 
 async def cleanup_component(settings: PumpSettings) -> list[str]:
     """Deletes the queues, and forgets their names and bindings; returns their names."""
-    if settings.component in _POSTERS:
-        return []
     deleted = []
-    async with open_component_factory(settings) as factory:
-        for number, each in enumerate(subscriptions(settings)):
+    async with open_component_factory(settings, starts=False) as factory:
+        consumed = [] if settings.component in POSTERS else subscriptions(settings)
+        for number, each in enumerate(consumed):
             for instance in range(1, each.instances + 1):
                 own = each.model_copy(update={"instance": instance})
                 rules = await asyncio.to_thread(queue_rules, own)
@@ -60,6 +59,7 @@ async def cleanup_component(settings: PumpSettings) -> list[str]:
             for own in _with_own_exchange(each):
                 for path in (queue_file(own), bindings_file(own, number)):
                     path.unlink(missing_ok=True)
+        await asyncio.to_thread(factory.plugins.notify, "on_cleanup")
     return list(dict.fromkeys(deleted))
 
 
@@ -69,6 +69,12 @@ def _with_own_exchange(settings: PumpSettings) -> list[PumpSettings]:
         return [settings]
     numbers = range(1, settings.instances + 1)
     return [settings.model_copy(update={"instance": number}) for number in numbers]
+
+
+async def check_component(settings: PumpSettings) -> None:
+    """Plugins look after what is their own."""
+    async with open_component_factory(settings, starts=False) as factory:
+        await asyncio.to_thread(factory.plugins.notify, "on_sanity")
 
 
 async def _declare_queue(factory: ComponentFactory, settings: PumpSettings) -> str:

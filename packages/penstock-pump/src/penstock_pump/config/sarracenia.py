@@ -70,10 +70,12 @@ _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _DEFERRED: Final = frozenset(
     {"BD", "PBD", "DR", "PDR", "SOURCE", "BUP", "BUPL", "SS", "QUEUESHARE", "RAND8"}
     | {"YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ", "T1", "T2", "A1", "A2", "ii", "CCCC"}
+    | {"YY", "GG", "Gg", "BBB", "RYYYY", "RMM", "RDD", "RHH", "RMN", "RSS"}
+    | {"baseUrlPath", "baseUrlPathLast"}
 )
 #: What may follow the pattern of an `accept`.
 _NAMING: Final = re.compile(
-    r"(WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|DESTFN(SCRIPT)?=.+)(:TIME)?"
+    r"((WHATFN|HEADFN|SENDER|NONE|NONESENDER|TIME|(SATNET|DESTFN|DESTFNSCRIPT)=[^:]+)(:|$))+"
 )
 #: `declare` gives a variable a value.
 _VARIABLES: Final = frozenset({"env", "envvar", "var", "value"})

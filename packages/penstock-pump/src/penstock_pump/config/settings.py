@@ -283,6 +283,7 @@ class PumpSettings(_Model):
     # Provenance, reports, process.
     source: str | None = None
     source_from_exchange: bool = False
+    source_from_message: bool = Field(True, description="Posts keep the source that they have.")
     cluster: str | None = None
     cluster_aliases: Many = Field([], description="Other names of this cluster.")
     gateway_for: Many = Field([], description="Clusters that are reached through this one.")
@@ -357,6 +358,7 @@ _SR3: Final[Mapping[str, Any]] = {
     "mirror": True,
     "groups_from_zero": False,
     "folders": True,
+    "source_from_message": False,
 }
 _SR3_COMPONENTS: Final[Mapping[Component, Mapping[str, Any]]] = {
     Component.SUBSCRIBE: {"mirror": False},

@@ -17,11 +17,11 @@ from penstock_pump.errors import BadPost, OutsideDirectory, RemoveFailed, unusab
 from penstock_pump.files.target import LocalTarget, is_inside, temporary_name
 
 
-def make_link(target: LocalTarget, link_target: str) -> bool:
+def make_link(target: LocalTarget, link_target: str, folder_mode: int = 0o775) -> bool:
     """False if the link exists. A link that leads out of the directory is refused."""
     if "\0" in link_target:
         raise BadPost(f"link target {link_target[:80]!r} is not a path")
-    final = target.prepare()
+    final = target.prepare(folder_mode)
     _check_link(target.directory, target.full_path, link_target)
     if final.is_symlink() and final.readlink() == Path(link_target):
         return False
@@ -69,7 +69,7 @@ def _links(path: str) -> Iterator[tuple[str, str]]:
 
 
 def make_folder(target: LocalTarget, mode: int) -> bool:
-    final = target.prepare()
+    final = target.prepare(mode)
     if final.is_dir():
         return False
     try:

@@ -8,6 +8,7 @@ dropped. On stop, posts in progress are finished and no new ones are started.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -35,6 +36,9 @@ log = get_logger(__name__)
 RETRY_BATCH: Final = 100
 #: Seconds between two checks of the retry store when nothing is due.
 RETRY_POLL_SECONDS: Final = 30.0
+#: A post that has waited less between its attempts does not expire by its age: the clock may have
+#: been set forward.
+DOUBTED_SECONDS: Final = 500.0
 
 _SCHEMA: Final = """
 create table if not exists waiting (
@@ -125,12 +129,13 @@ class RetryStore:
                 (now, due, message_to_json(pump_message)),
             )
 
-    def due(self, now: float, limit: int) -> list[RetryEntry]:
+    def due(self, now: float, limit: int, longest: float) -> list[RetryEntry]:
+        """What is due in more than the longest delay was stored before the clock was set back."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "select id, letter, born, attempts from waiting"
-                " where due <= ? order by due limit ?",
-                (now, limit),
+                " where due <= ? or due > ? order by due limit ?",
+                (now, now + longest, limit),
             ).fetchall()
         return [RetryEntry(row[0], message_from_json(row[1]), row[2], row[3]) for row in rows]
 
@@ -186,6 +191,7 @@ class ConsumerCounters:
 OutcomeCallback = Callable[[Post, PostOutcome, float], Awaitable[None]]
 #: Called for a post that failed and will not be retried, or one that is about to be acknowledged.
 AbandonCallback = Callable[[Post], Awaitable[None]]
+RecordCallback = Callable[[Post, PostOutcome], Awaitable[None]]
 
 
 class PostConsumer:
@@ -200,8 +206,10 @@ class PostConsumer:
         on_abandon: AbandonCallback | None = None,
         log_reject: bool = False,
         on_done: AbandonCallback | None = None,
+        on_record: RecordCallback | None = None,
     ) -> None:
-        """`on_done` is called before a post is acknowledged, whatever became of it."""
+        """`on_done` is called before a post is acknowledged, whatever became of it; `on_record`
+        with each outcome, also that of a rejection."""
         self._log_rejected = log.info if log_reject else log.debug
         self._handler = handler
         self._spans = message_spans()
@@ -211,15 +219,18 @@ class PostConsumer:
         self._dialect = dialect
         self._on_abandon = on_abandon
         self._on_done = on_done
+        self._on_record = on_record
         self._file_order = FileOrder()
         self._pace = BandwidthLimit(self._limits.rate)
         self._capacity = asyncio.Semaphore(self._limits.concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._postponed = asyncio.Event()
+        self._stop = asyncio.Event()
         self.counters = ConsumerCounters()
 
     async def run(self, subscription: PumpSubscription, stop: asyncio.Event) -> None:
         """Until `stop` is set or the broker refuses the subscription."""
+        self._stop = stop
         loops = [asyncio.create_task(self._consume(subscription))]
         if self._retries is not None:
             loops.append(asyncio.create_task(self._retry_due(self._retries)))
@@ -266,16 +277,42 @@ class PostConsumer:
 
     async def _handle(self, post: Post, delivery: PumpDelivery, slot: FileOrderSlot) -> None:
         async with slot:
-            outcome = await self._attempt(post, delivery.pump_message, self._limits.attempts)
-            if outcome is None and self._retries is not None:
-                now = time.time()
-                due = now + self._limits.backoff.delay(1)
-                await asyncio.to_thread(self._retries.add, delivery.pump_message, now, due)
-                self.counters.postponed += 1
-                self._postponed.set()
+            pump_message, failures = delivery.pump_message, 0
+            outcome = await self._attempt(post, pump_message, self._limits.attempts)
+            while outcome is None and self._retries is not None:
+                failures += 1
+                if await self._postpone(self._retries, pump_message, failures):
+                    break
+                outcome = await self._attempt(post, pump_message, 1)
             if self._on_done is not None:
                 await self._on_done(post)
             await delivery.ack()
+
+    async def _postpone(
+        self, retries: RetryStore, pump_message: PumpMessage, failures: int
+    ) -> bool:
+        """Store the post for later. A disk that is full may have no room for that: then wait, and
+        let the caller try the post again; meanwhile the broker has it."""
+        now = time.time()
+        try:
+            due = now + self._limits.backoff.delay(1)
+            await asyncio.to_thread(retries.add, pump_message, now, due)
+        except (OSError, sqlite3.Error) as error:
+            log.warning("retry store failed", reason=str(error), failures=failures)
+            if await self._stops_within(self._limits.backoff.delay(failures)):
+                raise
+            return False
+        self.counters.postponed += 1
+        self._postponed.set()
+        return True
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(min(seconds, RETRY_POLL_SECONDS)):
+                await self._stop.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _attempt(
         self, post: Post, pump_message: PumpMessage, attempts: int
@@ -346,6 +383,8 @@ class PostConsumer:
         counters = self.counters
         counters.last = time.time()
         counters.lag = counters.last - post.moment / 1e9
+        if self._on_record is not None:
+            await self._on_record(post, outcome)
         if outcome.code == REJECTED:
             counters.rejected[outcome.message] += 1
             self._log_rejected("post rejected", path=post.relpath, reason=outcome.message)
@@ -358,20 +397,36 @@ class PostConsumer:
             await self._on_outcome(post, outcome, time.monotonic() - started)
 
     async def _retry_due(self, retries: RetryStore) -> None:
+        failures = 0
         while True:
-            tasks = []
-            for entry in await asyncio.to_thread(retries.due, time.time(), RETRY_BATCH):
-                post = self._read(entry.pump_message)
-                if post is None:
-                    await asyncio.to_thread(retries.remove, entry)
-                    continue
-                await self._capacity.acquire()
-                slot = self._file_order.acquire(ordering_keys(post))
-                tasks.append(self._start(self._retry(retries, entry, post, slot)))
-            if tasks:
-                await asyncio.wait(tasks)
-            else:
-                await self._wait_for_due(retries)
+            try:
+                await self._retry_batch(retries)
+                failures = 0
+            except (OSError, sqlite3.Error) as error:
+                failures += 1
+                log.warning("retry store failed", reason=str(error), failures=failures)
+                await self._stops_within(self._limits.backoff.delay(failures))
+
+    async def _retry_batch(self, retries: RetryStore) -> None:
+        """Retry what is due, or wait; raises the errors of the store."""
+        tasks = []
+        longest = self._limits.backoff.longest
+        for entry in await asyncio.to_thread(retries.due, time.time(), RETRY_BATCH, longest):
+            post = self._read(entry.pump_message)
+            if post is None:
+                await asyncio.to_thread(retries.remove, entry)
+                continue
+            await self._capacity.acquire()
+            slot = self._file_order.acquire(ordering_keys(post))
+            tasks.append(self._start(self._retry(retries, entry, post, slot)))
+        if tasks:
+            await asyncio.wait(tasks)
+            for task in tasks:
+                error = None if task.cancelled() else task.exception()
+                if isinstance(error, OSError | sqlite3.Error):
+                    raise error
+        else:
+            await self._wait_for_due(retries)
 
     async def _wait_for_due(self, retries: RetryStore) -> None:
         self._postponed.clear()
@@ -389,12 +444,7 @@ class PostConsumer:
         async with slot:
             outcome = await self._attempt(post, entry.pump_message, 1)
             backoff, now = self._limits.backoff, time.time()
-            most = self._limits.max_retries
-            if (
-                outcome is None
-                and now - entry.created < backoff.total
-                and not (most and entry.attempts >= most)
-            ):
+            if outcome is None and not self._is_expired(entry, now):
                 due = now + backoff.delay(entry.attempts + 1)
                 await asyncio.to_thread(retries.postpone, entry, due)
                 return
@@ -402,6 +452,15 @@ class PostConsumer:
                 log.warning("retry expired", path=post.relpath, hours=backoff.total / 3600)
                 await self._abandon(post)
             await asyncio.to_thread(retries.remove, entry)
+
+    def _is_expired(self, entry: RetryEntry, now: float) -> bool:
+        backoff, most = self._limits.backoff, self._limits.max_retries
+        if most and entry.attempts >= most:
+            return True
+        if now - entry.created < backoff.total:
+            return False
+        waited = sum(backoff.delay(number + 1) for number in range(min(entry.attempts, 100)))
+        return waited >= min(DOUBTED_SECONDS, backoff.total / 2)
 
     def _read(self, pump_message: PumpMessage) -> Post | None:
         try:

@@ -55,6 +55,7 @@ class PublishTarget:
     topic: str | None = None  #: replaces prefix and directories
     headers: Mapping[str, str] = field(default_factory=dict)  #: added to posts
     name_in_topic: bool = False
+    escape_blanks: bool = True  #: in topics, as v2; sr3 does not
     split: int = 0
     split_by_path: bool = False  #: as sr3; else by checksum, as v2
     ttl: float | None = None  #: seconds after which the broker may drop the message
@@ -108,7 +109,9 @@ class PostPublisher:
         if target.subtopic is not None:
             words = target.subtopic.split(".")
         else:
-            words = topic_words(post.relpath, with_name=target.name_in_topic)
+            words = topic_words(
+                post.relpath, with_name=target.name_in_topic, escape_blanks=target.escape_blanks
+            )
         prefix = self._post_codec.prefix if target.prefix is None else target.prefix
         if target.topic is not None:
             prefix, words = target.topic, []
@@ -146,6 +149,8 @@ class PostPublisher:
         else:
             topic = routing_key(prefix, words)
         body, content_type = encode_body(encoded.body)
+        if content_type is not None:  # Sarracenia's posts name no character set
+            content_type = content_type.partition(";")[0]
         return self._outgoing(exchange, topic, body, content_type, encoded.headers)
 
     def _outgoing(

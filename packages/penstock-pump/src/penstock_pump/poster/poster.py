@@ -151,6 +151,9 @@ class FilePoster:
 
     def _select(self, post: Post) -> list[Post]:
         """The post as the plugins return it; none if it is rejected."""
+        return list(itertools.chain.from_iterable(map(self._selected, self._plugins.read(post))))
+
+    def _selected(self, post: Post) -> list[Post]:
         match = self._selection.choose(post.url)
         reason = match if isinstance(match, str) else "a plugin"
         selected: list[Post] = []

@@ -17,11 +17,14 @@ log = get_logger(__name__)
 MAX_TOPIC_BYTES: Final = 253
 
 
-def topic_words(relpath: str, *, with_name: bool = False) -> list[str]:
-    """The words after the prefix: directories, and with `with_name` the name of the file."""
+def topic_words(relpath: str, *, with_name: bool = False, escape_blanks: bool = True) -> list[str]:
+    """The words after the prefix: directories, and with `with_name` the name of the file. v2
+    escapes blanks and `#`, sr3 wildcards only."""
     words = [word for word in relpath.split("/") if word]
     if not with_name and not relpath.endswith("/"):
         words = words[:-1]
+    if not escape_blanks:
+        return [word.replace("#", "%23").replace("*", "%22") for word in words]
     return [_escaped(word) for word in words]
 
 

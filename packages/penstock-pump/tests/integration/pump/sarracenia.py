@@ -81,21 +81,24 @@ class Sarracenia:
             assert await process.wait() == 0, self.log
 
     @asynccontextmanager
-    async def running(self, program: str, *arguments: str) -> AsyncIterator[None]:
+    async def running(
+        self, program: str, *arguments: str, end: signal.Signals = signal.SIGKILL
+    ) -> AsyncIterator[None]:
         process = await self.start(program, *arguments)
         try:
             yield
         finally:
             with suppress(ProcessLookupError):  # it ended by itself: its log tells why
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, end)
             await process.wait()
 
     def running_component(
-        self, component: str, name: str = "t"
+        self, component: str, name: str = "t", end: signal.Signals = signal.SIGKILL
     ) -> AbstractAsyncContextManager[None]:
         """As `sr3 start` runs it: in the foreground, sr3 does not receive from MQTT."""
         (module,) = PROGRAMS.parent.glob("lib/python3*/site-packages/sarracenia/instance.py")
-        return self.running("python", str(module), "--no", "1", "start", f"{component}/{name}")
+        arguments = ("--no", "1", "start", f"{component}/{name}")
+        return self.running("python", str(module), *arguments, end=end)
 
     def component_log(self, component: str, name: str = "t") -> str:
         path = self._home / "cache" / "sr3" / "log" / f"{component}_{name}_01.log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from penstock.client import connect
 from penstock_pump.components import post, report, shovel, subscribe
 from penstock_pump.components.factory import subscriptions
 from penstock_pump.config.sarracenia import read_conf
+from penstock_pump.plugins import Plugin
+from penstock_pump.posts.checksums import Checksum
 from penstock_pump.posts.formats import read_post
+from penstock_pump.posts.parts import Parts
+from penstock_pump.posts.post import Post
 from penstock_pump.posts.reports import PostReport
 from tests.integration.pump.running import running, settings, until
 from tests.peers import MqttBroker, Penstock
@@ -93,6 +98,43 @@ async def test_a_report_reads_by_default_what_a_subscriber_writes(
     ):
         await post(posts)
         await until(lambda: any(each.post.name == name for each in told))
+
+
+@pytest.mark.timeout(60)
+async def test_reports_tell_of_transformed_files_and_of_parts(
+    penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "whole").write_text("content")
+    (there / "parts").write_text("0123456789" * 3)
+    told: list[PostReport] = []
+
+    def shorten(arrived: Post, path: Path) -> Post:
+        path.write_text("short")
+        return replace(arrived, sum=Checksum("d", "0"), parts=Parts.whole(5))
+
+    fetches = settings(
+        "subscribe", penstock.url, tmp_path / "f", name=name, exchange=f"x{name}", inplace=False,
+        directory=str(tmp_path / "here"), report_exchange=f"x{name}r",
+    )  # fmt: skip
+    reads = settings("report", penstock.url, tmp_path / "r", exchange=f"x{name}r")
+    async with (
+        running(report, reads, on_report=told.append),
+        running(subscribe, fetches, plugins=[Plugin(on_file=shorten)]),
+    ):
+        for number, (file, size) in enumerate((("whole", 1), ("parts", 10))):
+            await post(
+                settings(
+                    "post", penstock.url, tmp_path / f"p{number}", post_exchange=f"x{name}",
+                    post_base_url="file:", path=[there / file], blocksize=size,
+                )
+            )  # fmt: skip
+        await until(lambda: len(told) == 4)
+    assert sorted((each.post.name, each.code) for each in told) == [
+        *[("parts", 307)] * 3,
+        ("whole", 203),
+    ]
 
 
 async def test_two_brokers_in_one_configuration_and_the_first_receipt_wins(

@@ -54,7 +54,7 @@ class PumpPrograms(Sarracenia):
         super().configure(component, text, name)
 
     def running_component(
-        self, component: str, name: str = "t"
+        self, component: str, name: str = "t", end: signal.Signals = signal.SIGTERM
     ) -> AbstractAsyncContextManager[None]:
         return self._running_ours(component, name)
 
@@ -73,6 +73,22 @@ class PumpPrograms(Sarracenia):
             process.end(signal.SIGTERM)
             self.output = process.output()
 
+    async def run(self, program: str, *arguments: str) -> None:
+        """Our alias of the program."""
+        (packages,) = PROGRAMS.parent.glob("lib/python3*/site-packages")
+        command = [sys.executable, "-c", BOTH, str(packages), "pump", "sarracenia", program]
+        environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(self._home / "state"),
+            "XDG_CONFIG_HOME": str(self._home / "config"),
+            "HOME": str(self._home),
+        }
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [*command, *arguments], env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done
+
 
 @pytest.fixture(params=["sr3", "penstock"])
 def program(request: pytest.FixtureRequest, penstock: Penstock, tmp_path: Path) -> Sarracenia:
@@ -82,7 +98,12 @@ def program(request: pytest.FixtureRequest, penstock: Penstock, tmp_path: Path) 
 
 @asynccontextmanager
 async def consuming(
-    program: Sarracenia, broker: Penstock, name: str, component: str, text: str
+    program: Sarracenia,
+    broker: Penstock,
+    name: str,
+    component: str,
+    text: str,
+    end: signal.Signals = signal.SIGKILL,
 ) -> AsyncIterator[None]:
     """A component that consumes from exchange `x<name>`."""
     program.configure(
@@ -95,7 +116,7 @@ async def consuming(
         await fabric.publish("nobody.listens", b"", exchange=f"y{name}")
     if not isinstance(program, PumpPrograms):
         await program.run("sr3", "declare", f"{component}/t")
-    async with program.running_component(component):
+    async with program.running_component(component, end=end):
         yield
 
 

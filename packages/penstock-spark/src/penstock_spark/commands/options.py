@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -185,6 +186,8 @@ def _opener(flow: str) -> FlowFactory:
             f"--flow {flow}: not installed (installed: {known}); install its package, or give "
             "module:function"
         )
+    if flow not in installed:
+        sys.path.insert(0, "")  # a module of the current directory
     try:
         found: FlowFactory = getattr(import_module(module), function)
     except (ModuleNotFoundError, AttributeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -103,3 +104,18 @@ def test_a_moment_without_a_zone_is_utc() -> None:
 def test_a_moment_that_is_none_is_refused() -> None:
     with pytest.raises(typer.BadParameter, match="should be a time"):
         parse_time("yesterday")
+
+
+def test_a_flow_may_be_in_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "local_flow.py").write_text(
+        'def open_local(context):\n    raise LookupError(f"opened for {context.broker}")\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    given = ["once", "--flow", "local_flow:open_local", "--data", str(tmp_path), "--url", NOWHERE]
+    found = CliRunner().invoke(app, given)
+
+    assert isinstance(found.exception, LookupError)
+    assert str(found.exception) == f"opened for {NOWHERE}"

@@ -56,7 +56,7 @@ class Unsupported(PenstockError):
 
 
 class ContentTooLarge(PenstockError):
-    pass
+    """A message that is larger than the limit."""
 
 
 class ResourceExhausted(PenstockError):
@@ -75,15 +75,15 @@ class QueueFull(PenstockError):
 
 
 class ProtocolError(PenstockError):
-    pass
+    """The peer violates the protocol; the connection ends."""
 
 
 class FrameError(ProtocolError):
-    pass
+    """A frame with a wrong size, type or end."""
 
 
 class WireSyntaxError(ProtocolError):
-    pass
+    """Bytes that cannot be decoded."""
 
 
 class CommandInvalid(ProtocolError):
@@ -95,7 +95,7 @@ class ChannelError(ProtocolError):
 
 
 class UnexpectedFrame(ProtocolError):
-    pass
+    """A frame that does not belong here: content without a method, or more than announced."""
 
 
 class ConnectionForced(PenstockError):

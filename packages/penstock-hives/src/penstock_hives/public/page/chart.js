@@ -10,8 +10,9 @@ function stride(most) {
 }
 
 /** `hours` have typical, counted, p50 and p90, as far as they are known; `now` is the hour now. */
-export function chart(hours, now, day) {
+export function chart(hours, now, day, closed) {
   const known = hours.filter((each) => Math.max(each.typical ?? 0, each.p50 ?? 0, each.counted ?? 0) >= 0.5); // by night nobody comes
+  if (!known.length && closed) return [nothing(t("Closed on {day}", { day }), "")];
   if (!known.length) return [nothing(t("No data"), t("A typical day is shown after two weeks."))];
   const first = Math.min(...known.map((each) => each.hour)), last = Math.max(...known.map((each) => each.hour));
   const shown = hours.slice(first, last + 1);

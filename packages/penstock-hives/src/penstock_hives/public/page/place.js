@@ -145,7 +145,8 @@ function dayPanel(detail, week, forecast, today) {
       const last = Math.max(...counted.keys(), Date.now() - heard < 86_400_000 && localOf(heard, zone).weekday === weekday ? localOf(heard, zone).hour : -1);
       if (counted.size) for (const each of hours) if (each.hour <= Math.min(last, now.hour)) each.counted = counted.get(each.hour) ?? 0;
     }
-    holder.replaceChildren(...chart(hours, weekday === now.weekday ? now.hour : null, DAYS[weekday]));
+    const closed = Object.keys(detail.opening_hours).length > 0 && !spansOn(detail, weekday, now).length;
+    holder.replaceChildren(...chart(hours, weekday === now.weekday ? now.hour : null, DAYS[weekday], closed));
     const best = bestTime(detail, week, forecast, weekday, now);
     advice.textContent = best === null ? "" : t("Best time to come: {from} to {to}", { from: hourOf(best), to: hourOf((best + 1) % 24) });
   };

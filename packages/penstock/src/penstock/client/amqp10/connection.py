@@ -112,6 +112,15 @@ class Amqp10ClientConnection(asyncio.Protocol):
         remote = self._engine.remote
         return remote is not None and "ANONYMOUS-RELAY" in remote.offered_capabilities
 
+    @property
+    def is_rabbitmq_4(self) -> bool:
+        """Whether the broker is RabbitMQ from version 4 on, which has other addresses."""
+        remote = self._engine.remote
+        given = {} if remote is None else remote.properties or {}
+        names = {str(name): str(value) for name, value in given.items()}
+        major = names.get("version", "").partition(".")[0]
+        return names.get("product") == "RabbitMQ" and major.isdecimal() and int(major) >= 4
+
     async def wait_detached(self, link: LinkEndpoint) -> None:
         """Returns when the broker has detached the link as well, or does not answer."""
         detached = self._detaches[link] = self._loop.create_future()
@@ -327,6 +336,19 @@ class Amqp10RecoveringConnection:
     @property
     def relays(self) -> bool:
         return self._current is not None and self._current.relays
+
+    @property
+    def is_rabbitmq_4(self) -> bool:
+        return self._current is not None and self._current.is_rabbitmq_4
+
+    def queue_address(self, address: str) -> str:
+        """The address of a queue or stream as the broker wants it: RabbitMQ from version 4 on has
+        `/queues/NAME` for both."""
+        if self.is_rabbitmq_4:
+            for prefix in ("/queue/", "/amq/queue/", "/stream/"):
+                if address.startswith(prefix):
+                    return f"/queues/{address.removeprefix(prefix)}"
+        return address
 
     async def open(self) -> None:
         async with self._opening:

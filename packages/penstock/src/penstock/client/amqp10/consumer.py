@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -107,6 +108,9 @@ class Amqp10Consumer:
     # Events of the connection.
 
     def resume(self, session: Amqp10Session) -> None:
+        source = self._source.terminus()
+        if source.address is not None:
+            source = replace(source, address=self._connection.queue_address(str(source.address)))
         self._link = link = session.receiver(self._source.name)
         link.context = self
         self._held_back = len(self._arrivals)
@@ -116,7 +120,7 @@ class Amqp10Consumer:
                 0,
                 RECEIVER,
                 snd_settle_mode=MIXED if self._source.redelivers else SETTLED,
-                source=self._source.terminus(),
+                source=source,
                 target=LinkTarget(),
             )
         )

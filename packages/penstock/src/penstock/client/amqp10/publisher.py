@@ -176,13 +176,14 @@ class Amqp10Publisher:
         name = f"{self._address or 'relay'}-{uuid4().hex[:8]}"
         self._link = link = session.sender(name)
         link.context = self
+        address = None if self._address is None else self._connection.queue_address(self._address)
         attach = Attach(
             name,
             0,
             SENDER,
             snd_settle_mode=UNSETTLED,
             source=LinkSource(),
-            target=LinkTarget(self._address),
+            target=LinkTarget(address),
             initial_delivery_count=0,
             properties={Symbol(key): value for key, value in self._arguments.items()} or None,
         )
