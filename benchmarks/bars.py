@@ -4,10 +4,16 @@ CPU figures are seconds of the broker per million messages, measured beside the 
 mosquitto that the machine has. The fastest peers, LavinMQ 2.9 and FlashMQ 1.26, are not run: their
 figures are computed from those of RabbitMQ 4.3 and mosquitto 2.1, by the factor between them on one
 quiet machine in one round. Beside an older peer there is no ratio.
+
+Brokers do not gain alike from another machine, so the factor to RabbitMQ is one way to compute
+what the fastest peer would need here. The other is Penstock 0.1.0, measured in that round, too:
+the ratio then, times what Penstock needs now over what 0.1.0 needed on this machine
+(`benchmarks/previous.json`). Both ratios are printed; a bar is held to the first.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +36,7 @@ from benchmarks.content import headers
 from benchmarks.content.measuring import compiled_kernel
 from benchmarks.content.measuring import measure as measure_matching
 from benchmarks.harness import command, memory
+from benchmarks.harness.comparison import PREVIOUS
 from benchmarks.harness.page import put_chapter
 from benchmarks.harness.rounds import Announce, Trial, footprints, loads
 from benchmarks.mqtt import load as mqtt_load
@@ -47,13 +54,15 @@ from benchmarks.peers import (
 #: Peers get this share of a scenario's messages: most take many times as long for one.
 _PEER_SHARE: Final = 5
 _SUBSCRIPTIONS: Final = 1_000_000
-_COLUMNS: Final = ("row", "Penstock", "peer", "fastest", "ratio", "bar", "met")
+_COLUMNS: Final = ("row", "Penstock", "peer", "fastest", "ratio", "by 0.1.0", "bar", "met")
 _ACCOUNT: Final = """# Bars
 
 `{command}`, {rounds} rounds; {peers}. The load average of the machine ({cores} cores) was
 {load:.1f} at the start and {then:.1f} at the end. Loads are in broker CPU seconds per million
 messages. *Fastest* is LavinMQ 2.9 or FlashMQ 1.26, computed from the peer; *ratio* is Penstock's
-figure divided by it.
+figure divided by it. *By 0.1.0* is that ratio computed through Penstock 0.1.0 instead of the peer:
+its ratio to the fastest peer in one round, times Penstock's figure divided by that of 0.1.0 on a
+machine like this.
 
 {table}
 """
@@ -67,6 +76,7 @@ class Bar:
     title: str
     most: float  #: the ratio that is wanted
     factor: float = 1.0  #: the fastest peer's figure over that of the one that is measured
+    then: float = 0.0  #: the ratio of Penstock 0.1.0 to the fastest peer, in one round
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +97,12 @@ PROTOCOLS: Final = (
         broker_scenarios.SCENARIOS,
         broker_load.measure,
         (
-            Bar("a", "AMQP transient 16 B", 2, 1.4 / 24),
-            Bar("a1k", "AMQP transient 1 KiB", 1, 5.9 / 46),
-            Bar("b", "AMQP persistent, confirms", 2, 3.3 / 37.5),
-            Bar("c", "AMQP fanout × 5", 1.5, 5.4 / 79),
-            Bar("d", "AMQP topic, 1,000 bindings", 0.5, 25 / 59),
-            Bar("e", "AMQP ping-pong", 0.9, 76.5 / 164.5),
+            Bar("a", "AMQP transient 16 B", 2, 1.4 / 24, then=3.9),
+            Bar("a1k", "AMQP transient 1 KiB", 1, 5.9 / 46, then=1.14),
+            Bar("b", "AMQP persistent, confirms", 2, 3.3 / 37.5, then=3.4),
+            Bar("c", "AMQP fanout × 5", 1.5, 5.4 / 79, then=2.4),
+            Bar("d", "AMQP topic, 1,000 bindings", 0.5, 25 / 59, then=0.57),
+            Bar("e", "AMQP ping-pong", 0.9, 76.5 / 164.5, then=1.0),
         ),
     ),
     Protocol(
@@ -102,13 +112,13 @@ PROTOCOLS: Final = (
         mqtt_scenarios.SCENARIOS,
         mqtt_load.measure,
         (
-            Bar("q0", "MQTT QoS 0, 1 → 1", 1.5, 1.5 / 8.5),
-            Bar("q0-single", "MQTT QoS 0, a message a write", 1),
-            Bar("q1", "MQTT QoS 1, 1 → 1", 2, 2.6 / 19.8),
-            Bar("fan-q0", "MQTT QoS 0, 1 → 100", 0.22, 226 / 679),
-            Bar("fan-q1", "MQTT QoS 1, 1 → 100", 2, 67 / 886),
-            Bar("fleet-q0", "MQTT fleet of 1,000, QoS 0", 1, 10.7 / 11.6),
-            Bar("fleet-q1", "MQTT fleet of 1,000, QoS 1", 1.1, 16.5 / 25.6),
+            Bar("q0", "MQTT QoS 0, 1 → 1", 1.5, 1.5 / 8.5, then=2.2),
+            Bar("q0-single", "MQTT QoS 0, a message a write", 1, then=1.26),
+            Bar("q1", "MQTT QoS 1, 1 → 1", 2, 2.6 / 19.8, then=4.5),
+            Bar("fan-q0", "MQTT QoS 0, 1 → 100", 0.22, 226 / 679, then=0.22),
+            Bar("fan-q1", "MQTT QoS 1, 1 → 100", 2, 67 / 886, then=8.6),
+            Bar("fleet-q0", "MQTT fleet of 1,000, QoS 0", 1, 10.7 / 11.6, then=1.24),
+            Bar("fleet-q1", "MQTT fleet of 1,000, QoS 1", 1.1, 16.5 / 25.6, then=1.6),
         ),
     ),
     Protocol(
@@ -131,20 +141,24 @@ _IDLE_MB: Final = 35.0
 Row = tuple[str, ...]
 
 
-def ratio_row(title: str, ours: float, peer: str, theirs: float, bar: Bar | None) -> Row:
-    """Of two CPU figures; without a bar the peer is not the one that factors refer to."""
+def ratio_row(
+    title: str, ours: float, peer: str, theirs: float, bar: Bar | None, before: float = 0.0
+) -> Row:
+    """Of two CPU figures, and of 0.1.0 `before`; without a bar the peer is not the one that factors
+    refer to."""
     if bar is None:
-        return (title, f"{ours:,.2f}", f"{theirs:,.2f} ({peer})", "", "", "", "")
+        return (title, f"{ours:,.2f}", f"{theirs:,.2f} ({peer})", "", "", "", "", "")
     fastest = theirs * bar.factor
     ratio = ours / fastest if fastest else inf  # too few messages to be measured
+    by_release = f"{bar.then * ours / before:.2f}" if before and bar.then else ""
     figures = (f"{ours:,.2f}", f"{theirs:,.2f} ({peer})", f"{fastest:,.2f}", f"{ratio:.2f}")
-    return (title, *figures, f"{bar.most:g}", _met(ratio <= bar.most))
+    return (title, *figures, by_release, f"{bar.most:g}", _met(ratio <= bar.most))
 
 
 def limit_row(title: str, value: float, unit: str, most: float | None) -> Row:
     """Of a figure with a bar of its own."""
     bar, met = ("", "") if most is None else (f"≤ {most:,g} {unit}", _met(value <= most))
-    return (title, f"{value:,.2f} {unit}", "", "", "", bar, met)
+    return (title, f"{value:,.2f} {unit}", "", "", "", "", bar, met)
 
 
 def _met(met: bool) -> str:
@@ -156,6 +170,8 @@ def load_rows(protocol: Protocol, rounds: int, messages: int, announce: Announce
     other = protocol.newest if newest else protocol.oldest
     names = ["penstock", *([other] if available(other) else [])]
     bars = {bar.scenario: bar for bar in protocol.bars}
+    programs = json.loads(PREVIOUS.read_text())["programs"].values()
+    released = {name: figure for program in programs for name, figure in program.items()}
     trial = Trial(
         [protocol.scenarios[name] for name in bars],
         protocol.measure,
@@ -173,7 +189,8 @@ def load_rows(protocol: Protocol, rounds: int, messages: int, announce: Announce
         )
         bar = bars[scenario]
         if theirs:
-            yield ratio_row(bar.title, spent, other, theirs[0], bar if newest else None)
+            before = released.get(scenario, 0.0)
+            yield ratio_row(bar.title, spent, other, theirs[0], bar if newest else None, before)
         else:
             yield limit_row(bar.title, spent, "CPU s", None)
         if scenario == "fleet-q1":
@@ -197,7 +214,7 @@ def content_rows() -> Iterator[Row]:
         found = measure_matching(workload, _SUBSCRIPTIONS, kernel=kernel)
         title = f"match {workload} at {_SUBSCRIPTIONS:,} ({'C' if kernel else 'NumPy'})"
         bar = (f"≥ {least:,} /s", _met(found.rate >= least))
-        yield (title, f"{found.rate:,.0f} /s", "", "", "", *bar)
+        yield (title, f"{found.rate:,.0f} /s", "", "", "", "", *bar)
     spent = {
         way.name: headers.measure(way, 2000, 2000) * 1e6
         for way in headers.WAYS

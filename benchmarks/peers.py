@@ -99,14 +99,16 @@ def start_penstock(
     profile: Path | None = None,
     scheme: str = "amqp",
     more: Sequence[str] = (),
+    interpreter: str = sys.executable,
 ) -> Peer:
     """Penstock, with its data in `directory`; under cProfile when a file for its figures is given.
 
-    `more` are addresses that it listens on, too. Its line on standard output says that it is ready.
+    `more` are addresses that it listens on, too; `interpreter` is that of the environment it is
+    installed in. Its line on standard output says that it is ready.
     """
     port = free_port()
     profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
-    command = [sys.executable, *profiler, "-m", "penstock", "broker"]
+    command = [interpreter, *profiler, "-m", "penstock", "broker"]
     command += ["--data", str(directory / "data"), "--listen", f"{scheme}://127.0.0.1:{port}"]
     command += [word for address in more for word in ("--listen", address)]
     log = directory / "penstock.log"

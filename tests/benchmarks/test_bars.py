@@ -9,13 +9,19 @@ from benchmarks.bars import PROTOCOLS, Bar, limit_row, ratio_row
 
 @pytest.mark.parametrize(("ours", "met"), [(4.0, "yes"), (4.1, "no")])
 def test_the_fastest_peer_is_computed_from_the_measured_one(ours: float, met: str) -> None:
-    row = ratio_row("a", ours, "rabbitmq-4", 20.0, Bar("a", "a", 2, 0.1))
+    row = ratio_row("a", ours, "rabbitmq-4", 20.0, Bar("a", "a", 2, 0.1, 3.0), 8.0)
     assert row[2:4] == ("20.00 (rabbitmq-4)", "2.00")
     assert row[-1] == met
 
 
+def test_the_fastest_peer_is_also_computed_through_the_previous_release() -> None:
+    row = ratio_row("a", 4.0, "rabbitmq-4", 20.0, Bar("a", "a", 2, 0.1, 3.0), 8.0)
+    assert row[5] == "1.50"
+    assert ratio_row("a", 4.0, "rabbitmq-4", 20.0, Bar("a", "a", 2, 0.1))[5] == ""
+
+
 def test_an_older_peer_has_no_ratio() -> None:
-    assert ratio_row("a", 4.0, "rabbitmq", 20.0, None)[3:] == ("", "", "", "")
+    assert ratio_row("a", 4.0, "rabbitmq", 20.0, None)[3:] == ("", "", "", "", "")
 
 
 def test_a_limit_includes_its_bar() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.contract import ACCEPTED, LOGGED
+from penstock.broker.message_run import MessageRun
 from penstock.core.errors import NotFound, PreconditionFailed
 from tests.doubles import Client, Stand, message, persistent, push_all
 
@@ -218,3 +219,19 @@ async def test_describe_speaks_rabbitmqs_words(stand: Stand) -> None:
     assert told["arguments"] == {"x-max-length": 9}
     assert (told["messages"], told["messages_ready"], told["messages_unacknowledged"]) == (2, 1, 1)
     assert (told["message_bytes_ready"], told["consumers"]) == (3, 1)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("credit", [1, 2, 5, 6])
+async def test_a_run_goes_to_a_consumer_as_far_as_it_has_credit(
+    stand: Stand, durable: bool, credit: int
+) -> None:
+    queue = stand.queue(durable=durable)
+    bodies = [b"%d" % number for number in range(6)]
+    consumer = Client(queue).request(credit)
+    consumer.request(credit)
+    queue.push_run(MessageRun.of([persistent(body) for body in bodies]))
+    assert consumer.ear.bodies == bodies[:credit]
+    assert (queue.unacknowledged, queue.ready) == (credit, 6 - credit)
+    consumer.request(6)
+    assert consumer.ear.bodies == bodies

@@ -78,7 +78,7 @@ class QueueAgainstList(RuleBasedStateMachine):
             self.ready.append(number)
             messages.append(message(body, delivery_mode=2 if persistent else 1))
         if together:
-            self.queue.push_run(MessageRun(messages[0].route, messages[0].flags, messages))
+            self.queue.push_run(MessageRun.of(messages))
         else:
             for one in messages:
                 self.queue.push(one)

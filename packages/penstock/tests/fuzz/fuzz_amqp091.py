@@ -21,7 +21,7 @@ with atheris.instrument_imports(
     from penstock.core.basic_properties import decode_header, decode_route, encode_header
     from penstock.core.errors import CommandInvalid, FrameError, UnexpectedFrame, WireSyntaxError
     from penstock.core.field_table import decode_table, encode_table
-    from penstock.wire.amqp091.frames import Amqp091FrameReader
+    from penstock.wire.amqp091.frames import MAX_RUN_PUBLISHES, Amqp091FrameReader
     from penstock.wire.amqp091.methods import METHODS, decode_method, encode_method
     from tests.fuzz_input import run_fuzzer
 
@@ -82,6 +82,7 @@ class Events:
 
     def __init__(self) -> None:
         self.is_idle, self.streaming_body = True, False
+        self.run_limit = MAX_RUN_PUBLISHES
         self.seen: list[tuple[object, ...]] = []
         self.reader = Amqp091FrameReader(self, 4096, {1: self})
 

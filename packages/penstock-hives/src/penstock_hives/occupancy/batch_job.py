@@ -48,7 +48,8 @@ class BatchJob:
     generation: int
     staging: GoldStaging
     silver: SilverFiles
-    tasks: int  #: of each stage
+    tasks: int  #: that decode and count
+    hive_tasks: int  #: that compute gold: what they hold are counts, not messages
 
     def run(self, spark: SparkSession, files: BronzeFiles, clock: int) -> JobResult:
         """`clock` is the time so far."""
@@ -56,7 +57,7 @@ class BatchJob:
 
         numbers = spark.range(0, self.tasks, 1, self.tasks)
         counted = numbers.mapInArrow(_SilverTask(self, files), from_arrow_schema(_SILVER_SCHEMA))
-        by_hive = counted.repartitionById(self.tasks, _PART)
+        by_hive = counted.repartitionById(self.hive_tasks, _PART)
         gold = by_hive.mapInArrow(_GoldTask(self, clock), from_arrow_schema(_GOLD_SCHEMA))
         rows = gold.collect()
         return JobResult(
@@ -92,13 +93,13 @@ class _SilverTask:
         with job.transaction() as connection:
             done = write_silver(connection, messages, job.silver)
             job.staging.copy(connection, done.rows, "silver", number)
-        for part in range(job.tasks):
-            mine = part == number
+        for part in range(job.hive_tasks):
+            mine = part == number % job.hive_tasks
             columns = {
                 _PART: [part],
                 "files": [done.files if mine else ""],
                 "notices": [json.dumps(done.notices if mine else [], default=str)],
-                **done.hives.of(HiveShard(part, job.tasks)).to_columns(),
+                **done.hives.of(HiveShard(part, job.hive_tasks)).to_columns(),
             }
             yield pa.RecordBatch.from_pydict(columns, _SILVER_SCHEMA)
 
@@ -117,7 +118,9 @@ class _GoldTask:
             facts = HiveFacts.from_rows(mine)
             facts = replace(facts, clock=max(facts.clock, self.clock))
             with job.transaction() as connection:
-                changes = OccupancyLedger(connection).apply(facts, HiveShard(number, job.tasks))
+                changes = OccupancyLedger(connection).apply(
+                    facts, HiveShard(number, job.hive_tasks)
+                )
                 job.staging.copy(connection, changes, "gold", number)
             reports = mine.select(_REPORT_SCHEMA.names)
             clocks = pa.repeat(pa.scalar(facts.clock, pa.int64()), len(reports))

@@ -142,8 +142,13 @@ class OccupancyWriter:
                     return False
                 staging.create(connection)
                 now = self._now(generation, connection)
-            tasks = silver_tasks(batch, available_tasks(batch.spark))
-            job = BatchJob(self._flow, self._urls.database, generation, staging, silver, tasks)
+            available = available_tasks(batch.spark)
+            tasks = silver_tasks(batch, available)
+            job = BatchJob(
+                *(self._flow, self._urls.database, generation, staging, silver),
+                tasks=tasks,
+                hive_tasks=min(tasks, available),
+            )
             done = job.run(batch.spark, batch.bronze_files, now)
             silver.commit(batch.lake, done.files)
             _log_notices(done.notices)

@@ -63,9 +63,12 @@ class BatchReader(DataSourceReader):
             yield from self._range_reader.rows(partition.endpoint, partition.wanted)
 
 
-#: The approximate size of a partition without `minPartitions`: large enough to hide the cost of a
-#: task, small enough to keep all cores busy.
+#: The size of a partition without `minPartitions`: large enough to hide the cost of a task, small
+#: enough to keep all cores busy.
 PARTITION_MESSAGES: Final = 131_072
+#: Of a range that has enough partitions of that size; each task costs the driver milliseconds.
+MAX_PARTITION_MESSAGES: Final = 262_144
+_ENOUGH_PARTITIONS: Final = 8
 
 
 def limit_end_offsets(
@@ -100,11 +103,12 @@ def split_ranges(ranges: Iterable[StreamRange], minimum: int | None) -> list[Str
     """Partitions of the ranges: at least `minimum`, if there are as many messages."""
     whole = [each for each in ranges if len(each) > 0]
     total = sum(len(each) for each in whole)
+    size = min(max(PARTITION_MESSAGES, total // _ENOUGH_PARTITIONS), MAX_PARTITION_MESSAGES)
     parts: list[StreamRange] = []
     for each in whole:
         if minimum is not None:
             count = -(-len(each) * minimum // total)
         else:
-            count = -(-len(each) // PARTITION_MESSAGES)
+            count = -(-len(each) // size)
         parts += each.split(min(count, len(each)))
     return parts

@@ -29,7 +29,12 @@ from penstock.cli.options import (
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import Settings
 from penstock.core.garbage_collection import short_gc_pauses
-from penstock.core.resources import raise_descriptor_limit, set_mmap_threshold
+from penstock.core.resources import (
+    raise_descriptor_limit,
+    return_free_memory,
+    set_mmap_threshold,
+    set_trim_threshold,
+)
 from penstock.core.service_manager import ready
 
 
@@ -125,4 +130,6 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
         typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
         async with ready(f"listening on {' '.join(broker.addresses)}"):
             with short_gc_pauses():
+                return_free_memory()  # the start has taken more than it needs now
+                set_trim_threshold()
                 await stop.wait()

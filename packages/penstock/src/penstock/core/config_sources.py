@@ -9,7 +9,6 @@ unknown key.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -137,6 +136,8 @@ def _json_object(name: str, text: str) -> dict[str, Any]:
 
 
 def _toml(path: Path) -> _Layer:
+    import tomllib  # most brokers have no file
+
     if not path.is_file():
         raise ConfigurationError(f"{path}: configuration file not found")
     try:

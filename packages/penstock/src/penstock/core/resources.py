@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-#: glibc's M_MMAP_THRESHOLD and M_ARENA_MAX.
+#: glibc's M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX.
+_TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 #: An upper bound of useful descriptors.
@@ -72,9 +73,7 @@ def raise_descriptor_limit() -> int:
 
 def limit_arenas(count: int = 2) -> None:
     """Let threads share this many heaps of glibc: by default there are eight for each core."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_ARENA_MAX, count)
+    _mallopt(_ARENA_MAX, count)
 
 
 def return_free_memory(above: int = 0) -> None:
@@ -104,6 +103,19 @@ def set_mmap_threshold(size: int = 1 << 20) -> None:
     glibc would keep the memory of one password check (19 MiB) forever. Other C libraries have no
     such function and do not need it.
     """
+    _mallopt(_MMAP_THRESHOLD, size)
+
+
+def set_trim_threshold(size: int = 4 << 20) -> None:
+    """Keep this much freed memory at the end of the heap.
+
+    By default glibc returns it from 128 KiB on: a broker that handles a large read would take new
+    pages from the system for its buffers, and return them, at every read.
+    """
+    _mallopt(_TRIM_THRESHOLD, size)
+
+
+def _mallopt(parameter: int, value: int) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, size)
+        mallopt(parameter, value)

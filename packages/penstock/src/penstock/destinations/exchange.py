@@ -28,7 +28,7 @@ from penstock.broker.contract import Exchange as AnyExchange
 from penstock.broker.delay import delay_of
 from penstock.broker.fragments import FragmentAssembler
 from penstock.broker.log.observer import confirm_all
-from penstock.broker.message_run import MessageRun, RunSink
+from penstock.broker.message_run import MAX_RUN_MESSAGES, MessageRun, RunSink
 from penstock.broker.parameters import SCHEMA
 from penstock.broker.policies import EffectivePolicy
 from penstock.broker.vhost import VirtualHost
@@ -194,11 +194,12 @@ class ExchangeDriver:
             not sinks
             or channel.state is not None
             or run.flags & SENDER_SELECTED
+            or (len(sinks) > FEW_SINKS and len(run) > MAX_RUN_MESSAGES)
             or not all(sink.takes_runs for sink in sinks)
         ):
             return False
         run.number(self._posted)
-        self._posted += len(run.messages)
+        self._posted += len(run)
         outcome = 0
         for sink in sinks:
             outcome |= sink.push_run(run)
@@ -242,11 +243,6 @@ class ExchangeDriver:
             self._committer.wait(channel, receipt, outcome & IN_SYNC)
         else:
             channel.terminal.channel_confirm(channel, receipt)
-
-    @property
-    def _caches(self) -> bool:
-        """Whether nothing but the route of a message matters."""
-        return self.vhost.tracer is None and self.schema is None
 
     def _conforms(self, channel: Channel, message: Message, receipt: int) -> bool:
         """Whether a message conforms to the schema; else it is refused or dead-lettered."""
@@ -345,7 +341,7 @@ class ExchangeDriver:
         if self.router.keyed and not message.flags & SENDER_SELECTED:
             sinks = self._match_queues(key, message)
             if sinks:
-                if self._caches:
+                if self.schema is None and self.vhost.tracer is None:
                     self._cache_route(route, sinks)
                 return sinks
         found: dict[Sink, None] = {}
@@ -360,7 +356,8 @@ class ExchangeDriver:
             return (self.vhost.delayed,)
         keyed = self._collect(keys, message, found, set())
         sinks = tuple(found)
-        if keyed and len(keys) == 1 and sinks and self._caches:
+        caches = self.schema is None and self.vhost.tracer is None
+        if keyed and len(keys) == 1 and sinks and caches:
             self._cache_route(route, sinks)
         return sinks
 
@@ -373,10 +370,11 @@ class ExchangeDriver:
         """The sinks of a routing key that leads to no other exchange; none if it leads to one, or
         nowhere."""
         matched = self.router.match(key, message)
-        for destination in matched:
+        sinks = tuple(cast("Iterable[Sink]", matched))
+        for destination in sinks:
             if isinstance(destination, ExchangeDriver):
                 return ()
-        return tuple(dict.fromkeys(cast("Iterable[Sink]", matched)))
+        return sinks if len(sinks) < 2 else tuple(dict.fromkeys(sinks))
 
     def _collect(
         self, keys: list[bytes], message: Message, found: dict[Sink, None], visited: set[str]

@@ -258,7 +258,7 @@ class ClassicQueue:
 
     def push_run(self, run: MessageRun) -> int:
         messages = self._messages
-        channel = None if messages.ready else self.consumers.sole(len(run.messages))
+        channel = None if messages.ready else self.consumers.sole()
         if (
             channel is None
             or channel.forward_run is None
@@ -267,7 +267,11 @@ class ClassicQueue:
             or self._consumer_timeout is not None
         ):
             return self._push_each(run)
-        count = len(run.messages)
+        count = len(run)
+        if channel.credit < count:
+            split = channel.credit  # which the first part uses up
+            sent = self.push_run(run.part(0, split))
+            return sent | self._push_each(run.part(split, count))
         log = messages.log if run.flags & PERSISTENT else None
         deliveries: list[Delivery] | None = None
         if not channel.settled:
@@ -346,8 +350,7 @@ class ClassicQueue:
         count = len(deliveries)
         if count < 2:
             return False
-        messages = [delivery.message for delivery in deliveries]
-        run = MessageRun(messages[0].route, messages[0].flags, messages)
+        run = MessageRun.of([delivery.message for delivery in deliveries])
         channel.credit -= count
         if not channel.forward_run(channel, run, None if channel.settled else deliveries, 0):
             channel.credit += count

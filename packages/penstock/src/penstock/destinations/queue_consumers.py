@@ -80,10 +80,10 @@ class QueueConsumers:
             waiting.append(waiting.pop(0))
         return channel
 
-    def sole(self, count: int) -> Channel | None:
-        """The next consumer, if all of so many messages go to it."""
+    def sole(self) -> Channel | None:
+        """The next consumer, if all messages go to it as far as it has credit."""
         waiting = self.waiting
-        return waiting[0] if len(waiting) == 1 and waiting[0].credit >= count else None
+        return waiting[0] if len(waiting) == 1 else None
 
     def _choose(self) -> None:
         if len(self._levels) == 1:

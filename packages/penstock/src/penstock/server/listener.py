@@ -210,9 +210,14 @@ async def bind_listener(
 
 async def _bind(loop: asyncio.AbstractEventLoop, listen: ListenAddress) -> list[socket.socket]:
     """A listening socket for each address of the host."""
-    found = await loop.getaddrinfo(
-        listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    # As bytes, because the codec of international names takes half a megabyte.
+    name = listen.host
+    host: str | bytes = name.encode() if name and name.isascii() else name
+    ask = partial(socket.getaddrinfo, host, listen.port, 0, socket.SOCK_STREAM, 0)
+    try:
+        found = ask(socket.AI_PASSIVE | socket.AI_NUMERICHOST)
+    except socket.gaierror:  # a name, which a server must be asked for
+        found = await loop.run_in_executor(None, ask, socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
         for family, kind, number, _, address in dict.fromkeys(found):

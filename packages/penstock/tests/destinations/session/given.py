@@ -62,7 +62,7 @@ def publish(stand: Stand, *messages: Message) -> int:
 
 def publish_run(stand: Stand, session: Any, *messages: Message) -> int:
     """Messages with the same key and flags, as a client's read has them."""
-    run = MessageRun(messages[0].route, messages[0].flags, list(messages))
+    run = MessageRun.of(list(messages))
     run.number(stand.kernel.metrics.published)
     stand.kernel.metrics.published += len(messages)
     return int(session.push_run(run))

@@ -50,6 +50,7 @@ class Channel:
     def __init__(self, number: int, events: list[Event]) -> None:
         self.is_idle = True
         self.streaming_body = False
+        self.run_limit = 50
         self._number = number
         self._events = events
         self.gathering: list[bytes] = []
@@ -134,6 +135,43 @@ def test_a_stream_says_the_same_however_it_is_cut(stream: bytes, data: st.DataOb
         cut.reader.feed(stream[start:stop])
     assert cut.events == whole.events
     assert cut.reader.waiting == 0
+
+
+#: The end of a publish and the beginning of another like it with a body of 70 bytes, and pieces.
+BETWEEN = publish(1, b"\0\1q", b"x" * 70)[-1:] + publish(1, b"\0\1q", b"x" * 70)[:-71]
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from([BETWEEN, BETWEEN[1:], BETWEEN[:-1], b"\xce", b"x" * 70]), min_size=1
+        )
+        .map(b"".join)
+        .map(lambda body: body[:70].ljust(70, b"\xce")),
+        max_size=120,
+    ),
+    st.binary(max_size=80),
+)
+def test_bodies_may_look_like_what_stands_between_them(bodies: list[bytes], last: bytes) -> None:
+    bodies = [*bodies, last]
+    together, apart = Sink(), Sink()
+    together.reader.feed(publish_run(b"\0\1q", bodies))
+    for body in bodies:
+        apart.reader.feed(publish(1, b"\0\1q", body))
+    assert together.events == apart.events
+    assert together.reader.waiting == 0
+
+
+@pytest.mark.parametrize("at", [0, 5, 8, 20, 39])
+def test_a_run_ends_before_an_invalid_publish(at: int) -> None:
+    bodies = [bytes((number,)) * 9 for number in range(40)]
+    stride = len(publish(1, b"\0\1q", bodies[0]))
+    stream = bytearray(publish_run(b"\0\1q", bodies))
+    stream[(at + 1) * stride - 1] = 0
+    sink = Sink()
+    with pytest.raises(FrameError, match="end marker"):
+        sink.reader.feed(bytes(stream))
+    assert [event[-1] for event in sink.events] == bodies[:at]
 
 
 def test_byte_by_byte() -> None:

@@ -405,7 +405,7 @@ class MqttSessionQueue:
             return False
         if not flags & PERSISTENT or any(delivery.offset >= 0 for delivery in deliveries):
             return False  # a paged one is acknowledged with its record
-        run = MessageRun(route, flags, messages)
+        run = MessageRun.of(messages)
         run.number(self._last_packet_id)
         if not self._send_run(channel, run):
             return False

@@ -24,11 +24,15 @@ from penstock.broker.contract import (
     Driver,
     Message,
 )
-from penstock.broker.message_run import MessageRun, RunDriver
+from penstock.broker.message_run import MAX_RUN_MESSAGES, MessageRun, RunDriver
 from penstock.core.basic_properties import decode_header, decode_route, encode_header
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed, Unsupported
 from penstock.wire.amqp091 import methods
-from penstock.wire.amqp091.frames import BasicDeliverWriter, encode_basic_ack
+from penstock.wire.amqp091.frames import (
+    MAX_RUN_PUBLISHES,
+    BasicDeliverWriter,
+    encode_basic_ack,
+)
 from penstock.wire.amqp091.methods import MethodArguments, encode_method_frame
 
 if TYPE_CHECKING:
@@ -225,6 +229,7 @@ class AmqpChannel:
         "producers",
         "published",
         "reply_consumer",
+        "run_limit",
         "sending",
         "streaming_body",
         "tag",
@@ -239,6 +244,7 @@ class AmqpChannel:
         self.number: int = number
         self.is_idle = True
         self.streaming_body = False
+        self.run_limit = MAX_RUN_PUBLISHES
         self.closing = False
         self.content: ContentAssembler | None = None
         self.producers: dict[bytes, Amqp091Producer] = {}
@@ -286,35 +292,42 @@ class AmqpChannel:
     def publish_run(
         self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]
     ) -> None:
-        if not self._post_run(route, bits, headers, bodies):
-            for header, body in zip(headers, bodies, strict=True):
-                if self.is_idle:  # else an error closed the channel
-                    self.publish(route, bits, header, body)
+        if self._post_run(route, bits, headers, bodies):
+            return
+        # The first message makes producer, flags and route known.
+        self.publish(route, bits, headers[0], bodies[0])
+        headers, bodies = headers[1:], bodies[1:]
+        if not bodies or not self.is_idle or self._post_run(route, bits, headers, bodies):
+            return
+        if len(bodies) > MAX_RUN_MESSAGES:  # there may be many receivers: the next are shorter
+            self.run_limit = MAX_RUN_MESSAGES
+        for start in range(0, len(bodies), MAX_RUN_MESSAGES):
+            part = slice(start, start + MAX_RUN_MESSAGES)
+            if self.closing:  # after an error
+                return
+            if not self._post_run(route, bits, headers[part], bodies[part]):
+                for header, body in zip(headers[part], bodies[part], strict=True):
+                    if not self.closing:
+                        self.publish(route, bits, header, body)
 
     def _post_run(self, route: bytes, bits: int, headers: list[bytes], bodies: list[bytes]) -> bool:
         """Returns whether the messages could be posted together: all have the same flags."""
         producer = self.producers.get(route)
         if producer is None or self.transaction is not None or bits & ~1:
             return False
-        flags = self._flags
-        messages = []
-        last = b""
-        for header, body in zip(headers, bodies, strict=True):
-            if header is not last:
-                last = header
-                if header[12:] != self._properties:
-                    return False
-            messages.append(Message(route, header, body, flags))
+        flags, count = self._flags, len(bodies)
+        if headers.count(headers[0]) == count:
+            if headers[0][12:] != self._properties:
+                return False
+        elif any(header[12:] != self._properties for header in headers):
+            return False
         if flags >= DIRECT_REPLY_FLAG:
             return False
         if bits:
             flags |= MANDATORY
-            for message in messages:
-                message.flags = flags
-        count = len(messages)
         before = self.published
         receipts = range(before + 1, before + count + 1) if self.confirm else ()
-        if not producer.post_run(producer, MessageRun(route, flags, messages), receipts):
+        if not producer.post_run(producer, MessageRun(route, flags, headers, bodies), receipts):
             return False
         self.connection.published += count
         self.published += len(receipts)

@@ -98,8 +98,7 @@ class Amqp091Writer:
         amqp = consumer.channel
         if amqp.global_prefetch:  # each delivery may use up the credit of other consumers
             return False
-        messages = run.messages
-        first, count = amqp.tag + 1, len(messages)
+        first, count = amqp.tag + 1, len(run)
         amqp.tag += count
         if deliveries is not None:
             unacked = [(consumer, delivery) for delivery in deliveries]
@@ -108,10 +107,9 @@ class Amqp091Writer:
         output = self.output
         if not output.scheduled:
             output.schedule()
-        contents = [(message.header, message.body) for message in messages]
-        consumer.deliver_writer.write_run(output.out, first, run.route, contents)
+        consumer.deliver_writer.write_run(output.out, first, run.route, run.headers, run.bodies)
         output.delivered += count
-        output.bytes += sum([len(message.body) for message in messages]) + 64 * count
+        output.bytes += sum(map(len, run.bodies)) + 64 * count
         if output.bytes > WRITE_HIGH_WATER_BYTES and not output.write_blocked:
             output.block()
         return True

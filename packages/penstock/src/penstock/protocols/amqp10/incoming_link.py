@@ -248,7 +248,7 @@ class IncomingLink:
         producer = self._producers.get(messages[0].route) or self.producer(messages[0].route)
         count = len(messages)
         if count > 1:
-            run = MessageRun(messages[0].route, messages[0].flags, messages)
+            run = MessageRun.of(messages)
             if producer.post_run(producer, run, receipts):
                 self.terminal.published += count
                 return

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Sizes whose content headers are cached.
 MAX_CACHED_HEADERS: Final = 4096
+#: Beyond so many, it pays to see whether all have the same size.
+FEW_PAYLOADS: Final = 8
 
 NOT_CONNECTED: Final = "packet before CONNECT was accepted"
 
@@ -149,12 +151,16 @@ class PublishHandler:
         if qos and terminal.version == 5:
             flags |= MANDATORY
         persistent = int(qos > 0)
-        messages = []
-        for payload in payloads:
-            size = len(payload)
+        size = len(payloads[0])
+        if len(payloads) > FEW_PAYLOADS and [*map(len, payloads)].count(size) == len(payloads):
             header = headers.get(size << 1 | persistent) or self._header(qos, size)
-            messages.append(Message(route, header, payload, flags))
-        run = MessageRun(route, flags, messages)
+            run = MessageRun(route, flags, [header] * len(payloads), payloads)
+        else:
+            found = []
+            for payload in payloads:
+                size = len(payload)
+                found.append(headers.get(size << 1 | persistent) or self._header(qos, size))
+            run = MessageRun(route, flags, found, payloads)
         if not qos:
             posted = self._exchange.channel_post_run(self._producer, run)
         elif acknowledgements.begin_run(len(numbers)):
@@ -163,7 +169,7 @@ class PublishHandler:
         else:
             posted = False
         if posted:
-            terminal.published += len(messages)
+            terminal.published += len(run)
         return posted
 
     def on_large_publish(

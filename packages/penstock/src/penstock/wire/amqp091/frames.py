@@ -13,7 +13,8 @@ client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
@@ -39,8 +40,10 @@ FRAME_MIN_SIZE: Final = 4096
 #: The largest frame size that our clients negotiate.
 FRAME_MAX: Final = 128 << 10
 
-#: Publishes that are passed on together.
-MAX_RUN_PUBLISHES: Final = 64
+#: Publishes that are passed on together, unless the channel wants fewer.
+MAX_RUN_PUBLISHES: Final = 192
+#: Larger bodies are cheaper to cut out one by one than to copy twice.
+MAX_ALIKE_BYTES: Final = 2048
 
 #: The first bytes of the payload of a `basic.deliver`.
 BASIC_DELIVER_PREFIX: Final = BASIC_DELIVER.to_bytes(4, "big")
@@ -111,6 +114,8 @@ class FastPathChannel(Protocol):
     is_idle: bool
     #: Whether the body of a large message is being received; its pieces are passed on at once.
     streaming_body: bool
+    #: Publishes that may be passed on together.
+    run_limit: int
 
     def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None: ...
 
@@ -217,7 +222,8 @@ class Amqp091FrameReader:
                                     channel.publish(route, bits, header, body)
                                     continue
                                 headers, bodies = [header], [body]
-                                pos = self._read_run(data, pos, after, last, headers, bodies)
+                                most = channel.run_limit
+                                pos = self._read_run(data, pos, after, last, most, headers, bodies)
                                 channel.publish_run(route, bits, headers, bodies)
                                 continue
                     elif method == BASIC_ACK and size == 13:
@@ -242,6 +248,7 @@ class Amqp091FrameReader:
         start: int,
         after: int,
         pos: int,
+        most: int,
         headers: list[bytes],
         bodies: list[bytes],
     ) -> int:
@@ -255,14 +262,14 @@ class Amqp091FrameReader:
         header, body = headers[0], bodies[0]
         prefix = data[start : pos - 1 - len(body)] if body else b""
         stride = pos - start
-        while len(bodies) < MAX_RUN_PUBLISHES:
+        while len(bodies) < most:
             if prefix and data.startswith(prefix, pos):
-                last = pos + stride
-                if last > end or data[last - 1] != FRAME_END:
+                alike = read_alike(data, pos, prefix, stride, most - len(bodies))
+                if not alike:
                     break
-                headers.append(header)
-                bodies.append(data[pos + len(prefix) : last - 1])
-                pos = last
+                headers += repeat(header, len(alike))
+                bodies += alike
+                pos += stride * len(alike)
                 continue
             after = pos + len(method)
             if end - after < 22 or not data.startswith(method, pos):
@@ -334,10 +341,42 @@ class Amqp091FrameReader:
             raise UnexpectedFrame("heartbeat on a channel other than 0")
 
 
+def read_alike(data: bytes, pos: int, prefix: bytes, stride: int, most: int) -> list[bytes]:
+    """The bodies of the publishes from `pos` on that begin with `prefix` and have `stride` bytes,
+    as far as they are complete and valid."""
+    size = stride - len(prefix) - 1
+    if size > MAX_ALIKE_BYTES:
+        last = pos + stride
+        is_whole = last <= len(data) and data[last - 1] == FRAME_END
+        return [data[last - 1 - size : last - 1]] if is_whole else []
+    found: list[bytes] = []
+    between = b"\xce" + prefix
+    window = 8  # what is split in vain is no more than what is used
+    while most > 0:
+        count = min(window, most, (len(data) - pos) // stride)
+        if count <= 0:
+            break
+        stop = pos + stride * count - 1
+        # A body may contain what stands between two others; then the sizes are not the same.
+        bodies = data[pos + len(prefix) : stop].split(between)
+        sizes = list(map(len, bodies))
+        if len(bodies) == sizes.count(size) == count and data[stop] == FRAME_END:
+            found += bodies
+        else:
+            valid = next((at for at, other in enumerate(sizes) if other != size), len(sizes) - 1)
+            return found + bodies[:valid]
+        pos = stop + 1
+        most -= count
+        window *= 4
+        if not data.startswith(prefix, pos):
+            break
+    return found
+
+
 class BasicDeliverWriter:
     """Appends `basic.deliver` and its content for one consumer to a list of byte strings."""
 
-    __slots__ = ("_body_max", "_channel", "_head", "_prefixes")
+    __slots__ = ("_body_max", "_channel", "_frames", "_head", "_header", "_prefixes")
 
     def __init__(self, channel: int, consumer_tag: bytes, frame_max: int) -> None:
         self._channel = channel
@@ -345,6 +384,8 @@ class BasicDeliverWriter:
         self._body_max = frame_max - FRAME_OVERHEAD
         #: The start of the method frame, by the length of the route.
         self._prefixes: dict[int, bytes] = {}
+        self._header = b""  #: the last one whose body had one frame, and what surrounds it
+        self._frames = b""
 
     def write(
         self, out: list[bytes], tag: int, again: bool, route: bytes, header: bytes, body: bytes
@@ -353,16 +394,8 @@ class BasicDeliverWriter:
         number = self._channel
         size = len(body)
         if 0 < size <= self._body_max:
-            out += (
-                prefix,
-                _pack_tag(tag, again),
-                route,
-                _pack_end_and_frame_header(FRAME_END, FRAME_HEADER, number, len(header)),
-                header,
-                _pack_end_and_frame_header(FRAME_END, FRAME_BODY, number, size),
-                body,
-                b"\xce",
-            )
+            frames = self._frames if header == self._header else self._surround(header, size)
+            out += (prefix, _pack_tag(tag, again), route, frames, body, b"\xce")
         else:
             out += (
                 prefix,
@@ -375,32 +408,50 @@ class BasicDeliverWriter:
             write_body_frames(out, number, memoryview(body), self._body_max)
 
     def write_run(
-        self, out: list[bytes], tag: int, route: bytes, contents: Iterable[tuple[bytes, bytes]]
+        self,
+        out: list[bytes],
+        tag: int,
+        route: bytes,
+        headers: Sequence[bytes],
+        bodies: Sequence[bytes],
     ) -> None:
-        """The same for headers and bodies of messages with one route, delivered for the first time,
-        with tags from `tag` on. Messages that share a header have the same frames but for the tag
-        and the body."""
-        prefix = lead = self._prefixes.get(len(route)) or self._prefix(len(route))
-        number = self._channel
-        last, frames = b"", b""
-        for header, body in contents:
-            size = len(body)
-            if not 0 < size <= self._body_max:
-                if lead is not prefix:
-                    out.append(b"\xce")
-                self.write(out, tag, False, route, header, body)
-                lead = prefix
+        """The same for messages with one route, delivered for the first time, with tags from `tag`
+        on. Messages that share a header have the same frames but for the tag and the body."""
+        start, count = 0, len(bodies)
+        are_alike = headers.count(headers[0]) == count
+        while start < count:
+            header = headers[start]
+            stop = count if are_alike else start + 1
+            while stop < count and headers[stop] is header:
+                stop += 1
+            size = len(bodies[start])
+            if 0 < size <= self._body_max:
+                self._write_alike(out, tag + start, route, header, bodies[start:stop])
             else:
-                if header is not last:
-                    last = header
-                    head = _pack_end_and_frame_header(FRAME_END, FRAME_HEADER, number, len(header))
-                    start = _pack_end_and_frame_header(FRAME_END, FRAME_BODY, number, size)
-                    frames = b"".join((route, head, header, start))
-                out += (lead, _pack_tag(tag, 0), frames, body)
-                lead = b"\xce" + prefix
-            tag += 1
-        if lead is not prefix:
-            out.append(b"\xce")
+                for body in bodies[start:stop]:
+                    self.write(out, tag + start, False, route, header, body)
+                    start += 1
+            start = stop
+
+    def _write_alike(
+        self, out: list[bytes], tag: int, route: bytes, header: bytes, bodies: Sequence[bytes]
+    ) -> None:
+        """Bodies of one size, each of which fits into a frame."""
+        prefix = self._prefixes.get(len(route)) or self._prefix(len(route))
+        frames = route + self._surround(header, len(bodies[0]))
+        leads = chain((prefix,), repeat(b"\xce" + prefix))
+        tags = map(_pack_tag, range(tag, tag + len(bodies)), repeat(0))
+        # One zip and one join: this is a third of what a delivery costs.
+        out += chain.from_iterable(zip(leads, tags, repeat(frames), bodies, strict=False))
+        out.append(b"\xce")
+
+    def _surround(self, header: bytes, size: int) -> bytes:
+        """What stands between the route and a body of this size, which the header says, too."""
+        number, follow = self._channel, _pack_end_and_frame_header
+        head = follow(FRAME_END, FRAME_HEADER, number, len(header))
+        self._header = header
+        self._frames = head + header + follow(FRAME_END, FRAME_BODY, number, size)
+        return self._frames
 
     def _prefix(self, length: int) -> bytes:
         """For routes of this length."""
