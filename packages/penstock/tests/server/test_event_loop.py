@@ -236,7 +236,10 @@ def _read_from(here: socket.socket) -> Callable[[], object]:
     return lambda: here.recv(1)
 
 
-def test_between_two_bulky_sockets_others_are_served_and_their_output_is_sent() -> None:
+def test_between_two_bulky_sockets_others_are_served_and_their_output_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poll_module, "BULKY_SECONDS", 60.0)
     poll = BrokerSelector()
     served: list[Any] = []
     with _pairs(4) as pairs:

@@ -99,6 +99,8 @@ def _reach(locator: Locator) -> ElementHandle:
     found.wait_for_element_state("enabled", timeout=PATIENCE)
     page = locator.page
     for _ in range(_MOST_TABS):
+        if not found.evaluate("(found) => found.isConnected"):  # the page was drawn anew
+            found = locator.element_handle(timeout=PATIENCE)
         if found.evaluate(_HAS_FOCUS):
             return found
         page.keyboard.press("Tab")
