@@ -60,11 +60,18 @@ def stream(url: str, name: str, count: int, **arguments: Any) -> None:
 
 
 def overflow(url: str, name: str, beyond: int) -> None:
-    """Publish until retention has taken everything up to an offset."""
+    """Publish until retention has taken everything up to an offset.
+
+    It ends just after retention has taken something, so that its timer finds nothing more to take
+    while a test reads the stream.
+    """
     for _ in range(50):
         publish(url, name, [b"x" * 500] * 100)
-        if first_offset(url, name) > beyond:
-            publish(url, name, [b"left"])
+        if (first := first_offset(url, name)) > beyond:
+            break
+    for _ in range(50):
+        publish(url, name, [b"left"] * 5)
+        if first_offset(url, name) > first:
             return
     raise AssertionError("retention takes nothing")
 
