@@ -229,15 +229,20 @@ def java() -> None:
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from penstock_spark import open_session
+    from penstock_spark.session import use_file_manager
 
     folder = tmp_path_factory.mktemp("spark")
     chosen = {
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
         "spark.local.dir": str(folder),
+        # As in `flow_session`: Python workers are forks, and Hadoop starts no process for a file.
+        "spark.python.daemon.module": "penstock_spark.worker_daemon",
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     }
     session = open_session("tests", "local[2]", chosen)
     session.sparkContext.setLogLevel("OFF")
+    use_file_manager(session)
     yield session
     session.stop()
 

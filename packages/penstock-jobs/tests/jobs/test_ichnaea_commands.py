@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import penstock_jobs.commands.worker
 from penstock_jobs.commands.job import app
 from penstock_jobs.commands.options import broker_url
+from penstock_jobs.commands.worker import script_command
 from penstock_jobs.formats import read_request
 from penstock_jobs.model import BuildModels, Fake, JobRequest, PredictModels
 from penstock_jobs.queue.topology import Durability
@@ -227,3 +228,12 @@ def test_retries_and_rates_are_set_by_type(monkeypatch: pytest.MonkeyPatch) -> N
     for wrong in (("--retry", "call=0"), ("--retry", "5"), ("--rate", "x=1"), ("--rate", "x=0/s")):
         refused = CliRunner().invoke(app, ["worker", *wrong])
         assert (refused.exit_code, wrong[0] in refused.output) == (2, True)
+
+
+def test_a_local_script_is_found_from_the_folders_of_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert script_command("./ichnaea.sh --debug", "") == (f"{tmp_path}/ichnaea.sh", "--debug")
+    assert script_command("penstock science", "") == ("penstock", "science")
+    assert script_command("./ichnaea.sh", "ssh://me@host") == ("./ichnaea.sh",)

@@ -97,6 +97,8 @@ def test_the_command_line_of_the_manual(tmp_path: Path) -> None:
         (["-mirror", "a"], [("mirror", "on")]),
         (["--nodupe_ttl=5m", "a"], [("nodupe_ttl", "5m")]),
         (["-e", "create", "-at", "3", "a"], [("e", "create"), ("at", "3")]),
+        (["--dangerWillRobinson=2", "a"], []),
+        (["--dangerWillRobinson", "2", "a"], []),
     ],
 )
 def test_flags_and_values(arguments: list[str], options: list[tuple[str, str]]) -> None:

@@ -141,7 +141,7 @@ def flow_session(
         ours = {**_FLOW_SETTINGS, **memory, **local, **(settings or {})}
         spark = open_session(f"penstock-{flow}", master, ours)
         if local:
-            _use_file_manager(spark)
+            use_file_manager(spark)
     try:
         yield spark
     finally:
@@ -158,7 +158,7 @@ def skip_pandas_check() -> None:
     functions.require_minimum_pandas_version = lambda: None  # type: ignore[attr-defined]
 
 
-def _use_file_manager(spark: SparkSession) -> None:
+def use_file_manager(spark: SparkSession) -> None:
     """Unless this release of Spark has it elsewhere."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 

@@ -57,3 +57,29 @@ def test_freed_memory_is_returned_when_it_is_enough() -> None:
         "assert memory_used() < kept - 50_000_000\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_freed_memory_stays_for_the_next_large_block() -> None:
+    program = """
+from pathlib import Path
+from penstock.core.resources import set_mmap_threshold, set_trim_threshold
+
+def heap():
+    found = [line.split()[0] for line in Path("/proc/self/maps").open() if "[heap]" in line]
+    return max(int(span.split("-")[1], 16) for span in found)
+
+set_mmap_threshold()
+set_trim_threshold()
+large = bytes(1000 * 1000)
+end = heap()
+del large
+print(heap() == end)
+set_trim_threshold(64 << 10)
+large = bytes(1000 * 1000)
+del large
+print(heap() < end)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["True", "True"]

@@ -205,7 +205,7 @@ def worker(
     plan = WorkerPlan(
         types=tuple(each.replace("-", "_") for each in types or ()),
         slots=fork,
-        script=tuple(shlex.split(ichnaea_script or "")),
+        script=script_command(ichnaea_script or "", shell),
         shell=shell,
         keys=tuple(key or ()),
         known_hosts=known_hosts,
@@ -318,3 +318,11 @@ async def _history(
     await scheduler.open()
     opened.push_async_callback(scheduler.close)
     return HistoryCheck(repository)
+
+
+def script_command(text: str, shell: str) -> tuple[str, ...]:
+    """The words of a command. It runs in the folders of jobs, so a local path becomes absolute."""
+    words = shlex.split(text)
+    if words and "/" in words[0] and not shell:
+        words[0] = str(Path(words[0]).absolute())
+    return tuple(words)

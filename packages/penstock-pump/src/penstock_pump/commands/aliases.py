@@ -44,6 +44,8 @@ ACTIONS: Final[dict[str, Callable[[list[str]], None]]] = {
 }
 FOREGROUND: Final = "foreground"
 _FLAGS: Final = (flag, inverse_flag)
+#: sr3 wants the number of configurations repeated before it changes several; here it is not needed.
+_CONFIRMATION: Final = "dangerwillrobinson"
 #: Words after a flag that are its value.
 _FLAG_WORDS: Final = frozenset({"on", "off", "true", "false", "yes", "no"})
 
@@ -100,6 +102,10 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str
             words.append(word)
             continue
         name, equals, value = word.lstrip("-").partition("=")
+        if name.lower() == _CONFIRMATION:
+            if not equals and rest and rest[0].isdecimal():
+                rest.pop(0)
+            continue
         option = find_option(name)
         if option is None and name != "s":
             raise ConfigurationError(f"{word}: no such option")

@@ -236,7 +236,7 @@ POSTING: Final = (
     _case(
         "not downloaded",
         "download",
-        f"download off\n{_PLAIN}accept .*\n",
+        f"download off\n{_PLAIN}post_baseDir HERE\naccept .*\n",
     ),
     _case(
         "topic",

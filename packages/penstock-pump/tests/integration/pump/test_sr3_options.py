@@ -169,6 +169,7 @@ def _payload(text: str, folder: Path) -> Any:
     if not text.startswith("{"):
         return text
     body = json.loads(text)
+    body["baseUrl"] = body["baseUrl"].rstrip("/")  # ours always ends with a slash
     return {
         name: body[name] for name in sorted(body) if not name.endswith(("_cluster", "_clusters"))
     }

@@ -410,7 +410,7 @@ class NeighbourHandshake:
     def _send_state(self) -> None:
         neighbour = self._link.neighbour
         if neighbour is None:
-            raise FrameError(f"{self._name} agreed before it was asked")
+            raise FrameError(f"{self._name} sent CONNECT_ACK, but this broker has sent no CONNECT")
         router = self._link.links.router
         neighbour.mark_up(router.next_hops.clock())
         sent = router.propagate_all(neighbour)
