@@ -143,9 +143,9 @@ def _create_deals(
     now: datetime,
     rng: np.random.Generator,
 ) -> None:
-    """A deal of five days every other week at half of the hives; the last ended this week."""
+    """A deal of five days every other week at each hive; the last ended this week."""
     events: list[tuple[Any, ...]] = []
-    for hive in hives[::2]:
+    for hive in hives:
         zone = ZoneInfo(hive["time_zone"])
         today = datetime.combine(now.astimezone(zone).date(), time(), zone)
         for number in range(4):

@@ -76,6 +76,13 @@ def test_every_setting_of_the_table_exists_and_every_other_option_has_its_reason
         assert option.status is OptionStatus.HONOURED or len(option.note) > 10, option.name
 
 
+def test_only_a_sender_leaves_modes_and_times_to_the_server(tmp_path: Path) -> None:
+    text = "broker amqp://h/\nnofsetstat on\n"
+    for component, kept in (("sender", False), ("subscribe", True)):
+        settings = read_conf(conf(tmp_path, text, f"sr3/{component}"))
+        assert (settings.preserve_mode, settings.preserve_time) == (kept, kept)
+
+
 def test_no_option_is_dropped_silently(tmp_path: Path) -> None:
     notes = read_conf(conf(tmp_path, "bufSize 1M\nblockSize 5M\nacceptUnmached on\n")).notes
     assert [(each.option, each.reason) for each in notes] == [

@@ -6,6 +6,7 @@ A script of that time runs on a machine that is reached by SSH, and requests com
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pika
@@ -111,7 +112,11 @@ def test_all_options_work_together(
         given = (f"{kind}:request", *words, "--uri", broker.url, *connecting)
         return CliRunner().invoke(app, [*map(str, given)])
 
-    with copy_of(embedded_template) as url, Database(url) as database:
+    with (
+        copy_of(embedded_template) as url,
+        Database(url) as database,
+        ExitStack() as started,
+    ):
         workers = [
             WorkerProcess(
                 *(broker.url, files, f"{kind}:process", *connecting),
@@ -124,6 +129,7 @@ def test_all_options_work_together(
             for kind in KINDS
         ]
         for worker in workers:
+            started.callback(worker.kill)  # if the test fails
             worker.ready()
         names = {kind: new_id(kind) for kind in ("first", *KINDS)}
         times = ("--duration", 10, "--interval", 2)

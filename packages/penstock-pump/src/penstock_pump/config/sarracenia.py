@@ -417,7 +417,7 @@ def _apply_special(option: ConfOption, spelled: str, value: str, reader: _ConfRe
         case "header":
             key, _, text = value.partition("=")
             given.setdefault("headers", {})[key.strip()] = text.strip()
-        case "nofsetstat":
+        case "nofsetstat" if reader.component is Component.SENDER:
             given["preserve_mode"] = given["preserve_time"] = not flag(value)
         case "queuetype":
             given.setdefault("queue_arguments", {})["x-queue-type"] = value
