@@ -25,8 +25,11 @@ from penstock_pump.posts import Post
 from penstock_pump.posts.parts import Parts
 from penstock_pump.posts.reports import PostOutcome, PostReport
 from tests.integration.pump.running import running
+from tests.integration.pump.sarracenia import PROGRAMS
 from tests.peers import Penstock
+from tests.pump.servers import serving
 
+SHIPPED = sorted(PROGRAMS.parent.glob("lib/python3*/site-packages/sarra/plugins/poll_noaa.py"))
 POST = Post(moment=10**18, base_url="http://h/", relpath="a/f.txt", source="me")
 
 REPORTS = """
@@ -197,6 +200,29 @@ def test_do_poll_of_the_plugin_that_is_registered_for_the_scheme(tmp_path: Path)
     plugins = load_plugins(conf(tmp_path, "poll", text, ours=REGISTERED, stations=POLL))
     for url, found in (("others://h/", "of-ours"), ("http://h/", "one.csv")):
         assert [each.relpath for each in plugins.gathered(url, is_due=True)] == [found]
+
+
+@pytest.mark.skipif(not SHIPPED, reason="Sarracenia is not installed: scripts/peers")
+def test_a_plugin_that_v2_ships_polls_stations(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "getter").write_text("level")
+    stations = tmp_path / "stations"
+    stations.write_text("1|2|8443970|Boston\n")
+    with serving(tmp_path / "data") as server:
+        text = (
+            f"plugin_path {SHIPPED[0].parent}\npoll_noaa_stn_file {stations}\n"
+            f"destination {server.url}getter?station={{0:}}&product={{1:}}\ndo_poll poll_noaa.py\n"
+        )
+        settings = conf(tmp_path, "poll", text)
+        found = load_plugins(settings).gathered(settings.poll_url or "", is_due=True)
+    assert [each.relpath for each in found] == [
+        "CO-OPS__8443970__wt.csv",
+        "CO-OPS__8443970__wl.csv",
+    ]
+    assert found[1].base_url == (
+        f"{server.url}getter?station=8443970&product=water_level&datum=STND"
+    )
+    assert {(str(each.sum), each.to_clusters) for each in found} == {("z,d", "ALL")}
 
 
 async def test_a_poll_publishes_what_do_poll_posts(
