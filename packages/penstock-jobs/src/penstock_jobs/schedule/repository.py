@@ -19,7 +19,7 @@ from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats import read_request
 from penstock_jobs.formats import write_request as write_message
 from penstock_jobs.formats.json import write_request
-from penstock_jobs.history.changes import FINAL_RANK, JobChange, StoredMessage
+from penstock_jobs.history.changes import FINAL_RANK, JobChange, StoredMessage, option_fields
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import FINAL_STATES, JobOptions, JobState
 from penstock_jobs.queue.topology import TYPES
@@ -81,11 +81,9 @@ class ScheduleRepository:
             1,
             -1,
             now,
-            priority=each.options.priority,
             submitted=now,
             owner=each.owner or None,
-            unique=each.options.unique,
-            keep=each.options.keep,
+            **option_fields(each.options),
         )
         self._jobs.insert_new(connection, change)
         connection.execute(
