@@ -186,6 +186,7 @@ def test_the_focus_stays_where_it_is_when_the_list_is_drawn_again(page: Page) ->
     page.clock.run_for(1_000)
     expect(page.locator(".place h2")).to_have_text(["Cedar Supermarket"])
     expect(page.locator("main")).to_be_focused()  # what had the focus is not there any more
+    page.clock.resume()
 
 
 def test_who_searches_from_another_view_stays_in_the_field(page: Page) -> None:
