@@ -42,9 +42,10 @@ def test_a_command_that_is_not_there_is_exit_status_2() -> None:
 
 #: Modules that a broker does without until somebody needs them.
 NOT_OF_A_BROKER = {
-    *("aio_pika", "asyncssh", "email", "fastapi", "http.client", "httpx", "importlib.metadata"),
-    *("numpy", "penstock.client", "penstock.protocols.amqp10", "prometheus_client"),
-    *("prompt_toolkit", "pyarrow", "pydantic", "rich", "structlog", "uvicorn", "websockets"),
+    *("aio_pika", "argon2", "asyncssh", "decimal", "email", "fastapi", "http.client", "httpx"),
+    *("importlib.metadata", "mimetypes", "numpy", "penstock.client", "penstock.protocols.amqp10"),
+    *("prometheus_client", "prompt_toolkit", "pyarrow", "pydantic", "rich", "structlog"),
+    *("tempfile", "uvicorn", "websockets"),
 }
 
 

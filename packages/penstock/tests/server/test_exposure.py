@@ -14,7 +14,7 @@ from penstock.core.passwords import PasswordVerifier
 from penstock.server import Broker
 from penstock.server.exposure import find_exposures
 
-GUEST = default_user(PasswordVerifier())
+GUEST = default_user()
 CHANGED = User("guest", PasswordVerifier().hash("correct horse"))
 SAFE = User("guest")
 

@@ -139,11 +139,12 @@ class ReadFlowControl:
     def check_limits(self) -> None:
         """After a publish: pause reading if a limit is reached."""
         host = self._terminal.host
+        pool = host.kernel.pool
         if host.alarms.active:
             self.alarms_changed()
-        elif host.kernel.pool.spent:
+        elif pool.used >= pool.budget:
             self.pause()
-            host.kernel.pool.when_relieved(self.resume_soon)
+            pool.when_relieved(self.resume_soon)
         elif self._account is not None and self._account.spent:
             self.pause()
 

@@ -100,10 +100,7 @@ class Alarms:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._reasons: dict[str, str] = {}
         self._on_change = on_change
-
-    @property
-    def active(self) -> bool:
-        return bool(self._reasons)
+        self.active = False  #: not a property: every read asks
 
     @property
     def names(self) -> list[str]:
@@ -116,11 +113,13 @@ class Alarms:
     def set(self, name: str, reason: str) -> None:
         known = name in self._reasons
         self._reasons[name] = reason
+        self.active = True
         if not known:
             self._on_change()
 
     def clear(self, name: str) -> None:
         if self._reasons.pop(name, None) is not None:
+            self.active = bool(self._reasons)
             self._on_change()
 
 

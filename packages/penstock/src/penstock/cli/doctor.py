@@ -201,16 +201,11 @@ def check_java(settings: Settings) -> Iterator[Finding]:
 def check_exposure(settings: Settings) -> Iterator[Finding]:
     from penstock.broker.user import UsersFile
     from penstock.broker.users import DEFAULT_USER, default_user
-    from penstock.core.passwords import PasswordVerifier
     from penstock.server.exposure import find_exposures
 
     path = settings.data / "users.json"
     # Before the first start there is no file; the start creates the default user.
-    users = (
-        UsersFile(path).read()
-        if path.exists()
-        else {DEFAULT_USER: default_user(PasswordVerifier())}
-    )
+    users = UsersFile(path).read() if path.exists() else {DEFAULT_USER: default_user()}
     found = asyncio.run(find_exposures(settings.broker, users.get(DEFAULT_USER)))
     for each in found:
         yield Finding("exposure", "warning", each.problem, each.advice)

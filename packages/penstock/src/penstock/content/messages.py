@@ -14,10 +14,11 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from penstock.core.field_table import is_decimal
 
 
 class Predicate(NamedTuple):
@@ -232,7 +233,7 @@ def attributes_from_headers(headers: Mapping[str, Any]) -> dict[str, Value]:
             attributes[name] = "true" if value else "false"
         elif isinstance(value, str) or is_number(value):
             attributes[name] = value
-        elif isinstance(value, Decimal):
+        elif is_decimal(value):
             attributes[name] = float(value)
         elif isinstance(value, datetime):
             attributes[name] = int(value.replace(tzinfo=value.tzinfo or UTC).timestamp())

@@ -10,14 +10,17 @@ Decoding succeeds or raises `WireSyntaxError` with the byte position. The frame 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import lru_cache
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from penstock.core.errors import WireSyntaxError
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 #: Nesting limit, so that input cannot exhaust Python's stack.
 MAX_DEPTH: Final = 64
@@ -48,6 +51,12 @@ def encode_table(table: Mapping[str, Any], *, max_depth: int = MAX_DEPTH) -> byt
 def decode_value(data: bytes, pos: int, end: int | None = None) -> tuple[Any, int]:
     """The value whose type letter is at `pos`, and the position after it."""
     return _read_value(data, pos, _limit(data, end), MAX_DEPTH)
+
+
+def is_decimal(value: object) -> TypeGuard[Decimal]:
+    """Whether it is a decimal. Few programs have any, so the module is not loaded for the test."""
+    kind = getattr(sys.modules.get("decimal"), "Decimal", None)
+    return kind is not None and isinstance(value, kind)
 
 
 def _limit(data: bytes, end: int | None) -> int:
@@ -156,6 +165,8 @@ def _read_bytes(data: bytes, pos: int, end: int, depth: int) -> tuple[bytes, int
 def _read_decimal(data: bytes, pos: int, end: int, depth: int) -> tuple[Decimal, int]:
     if pos + 5 > end:
         raise _truncated("decimal", pos)
+    from decimal import Decimal
+
     scale, digits = _DECIMAL.unpack_from(data, pos)
     return Decimal(digits).scaleb(-scale), pos + 5
 
@@ -233,6 +244,8 @@ def _value(value: Any, depth: int) -> bytes:
             if writer is not None:
                 break
         else:
+            if is_decimal(value):
+                return _write_decimal(value, depth)
             raise WireSyntaxError(f"no field type holds a {type(value).__name__}")
     return writer(value, depth)
 
@@ -284,5 +297,4 @@ _WRITERS: Final[dict[type, _Writer]] = {
     type(None): lambda value, depth: b"V",
     bytes: lambda value, depth: _prefixed(b"x", value),
     bytearray: lambda value, depth: _prefixed(b"x", bytes(value)),
-    Decimal: _write_decimal,
 }

@@ -227,6 +227,8 @@ _Arguments = TypeVarTuple("_Arguments")
 
 
 class BrokerEventLoop(asyncio.SelectorEventLoop):
+    time = staticmethod(monotonic)  # asyncio's clock, without a call in Python for each read
+
     def __init__(self) -> None:
         self.poll = BrokerSelector()
         super().__init__(self.poll)

@@ -7,11 +7,12 @@ import threading
 
 import pytest
 
-from penstock.broker.users import Users
+from penstock.broker.users import DEFAULT_PASSWORD, Users, default_user
 from penstock.core.errors import (
     AuthenticationFailed,
     PreconditionFailed,
 )
+from penstock.core.passwords import argon2_hasher
 from tests.broker.users.ground import EVERYTHING, CountingHasher, salted
 
 
@@ -22,6 +23,14 @@ async def test_the_first_start_makes_guest_an_administrator_of_the_default_vhost
 
     assert guest.tags == ("administrator",)
     assert guest.permissions == {"/": EVERYTHING}
+
+
+def test_the_hash_of_guest_is_as_slow_as_that_of_others() -> None:
+    stored = default_user().password_hash
+
+    assert stored is not None
+    assert not argon2_hasher().check_needs_rehash(stored)
+    assert argon2_hasher().verify(stored, DEFAULT_PASSWORD)
 
 
 async def test_guest_comes_from_loopback_only(users: Users) -> None:

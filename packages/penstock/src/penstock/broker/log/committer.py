@@ -148,7 +148,10 @@ class Committer:
 
     @property
     def pending(self) -> bool:
-        return bool(self._touched or self._touched_lazily or self._fresh)
+        if self._touched or self._touched_lazily:
+            return True
+        fresh = self._fresh
+        return bool(fresh.local or fresh.receipts or fresh.callbacks)
 
     @property
     def has_fault(self) -> bool:

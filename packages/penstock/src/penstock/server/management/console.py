@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
@@ -66,6 +65,8 @@ def static_response(package: str, name: str, request: HttpRequest) -> HttpRespon
 
 @cache
 def _static_file(package: str, name: str) -> tuple[bytes, Mapping[str, str]] | None:
+    from importlib.resources import files
+
     kind = _CONTENT_TYPES.get(name.rpartition(".")[2])
     for entry in files(package).joinpath("static").iterdir():
         if entry.name == name and kind is not None:

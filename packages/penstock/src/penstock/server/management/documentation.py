@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import mimetypes
 import re
 from functools import cache
 from pathlib import Path
@@ -35,6 +34,8 @@ def site_folder() -> Path | None:
 
 async def show_page(call: ApiCall) -> HttpResponse:
     """A page or file of the documentation."""
+    import mimetypes
+
     folder = site_folder()
     if folder is None:
         raise NotFound(_NOT_BUILT)

@@ -15,7 +15,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
@@ -24,6 +23,7 @@ import h11
 
 from penstock.core import errors
 from penstock.core.errors import ContentTooLarge
+from penstock.core.field_table import is_decimal
 from penstock.core.logs import get_logger
 
 JSON_HEADERS: Final = {"content-type": "application/json"}
@@ -66,11 +66,9 @@ def _plain(value: object) -> object:
             return value.decode("utf-8", "backslashreplace")
         case datetime():
             return int(value.timestamp())
-        case Decimal():
-            return float(value)
         case set() | frozenset() | tuple():
             return list(value)
-    return str(value)
+    return float(value) if is_decimal(value) else str(value)
 
 
 _log = get_logger("penstock.management")
