@@ -103,7 +103,7 @@ def test_a_worker_that_dies_fails_its_test_alone(workers: pytest.Pytester) -> No
     workers.makepyfile(test_a=CRASH, test_b="def test_other(): ...")
     result = workers.runpytest_subprocess()
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["*worker 0 ended with -9 in this test*"])
+    result.stdout.fnmatch_lines(["*worker [01] ended with -9 in this test*"])
 
 
 def test_no_test_begins_after_the_most_failures(workers: pytest.Pytester) -> None:

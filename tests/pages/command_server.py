@@ -126,9 +126,10 @@ def _run_command(arguments: list[str], environment: dict[str, str], folder: str)
         sys.path = [each for each in sys.path if each not in ("", str(ROOT))]
         sys.stdin = os.fdopen(0)
         sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
-        from penstock.__main__ import main
+        from penstock import __main__ as program
 
-        main()
+        sys.modules["__main__"] = program  # which its own processes import, not the page's
+        program.main()
         status = 0
     except SystemExit as ended:
         code = ended.code

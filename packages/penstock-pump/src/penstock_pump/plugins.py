@@ -122,8 +122,11 @@ class Plugins:
         found = self.v2.message("on_post", announced, None)
         return None if found is None else found[0]
 
-    def report(self, report: PostReport) -> PostReport | None:
-        return _chain(report, (each.on_report for each in self.plugins))
+    async def report(self, report: PostReport) -> PostReport | None:
+        changed = _chain(report, (each.on_report for each in self.plugins))
+        if changed is None or self.v2 is None or not self.v2.handles("on_report"):
+            return changed
+        return await asyncio.to_thread(self.v2.report, changed)
 
     async def changed(self, post: Post) -> list[Post]:
         """As `message`, on the event loop."""
@@ -165,6 +168,44 @@ class Plugins:
         await stop.wait()
         if self.callbacks is not None:
             await asyncio.to_thread(self.callbacks.warn_of_stop)
+
+    @property
+    def on_watch(self) -> Callable[[], Awaitable[bool]] | None:
+        """To call before changes of a tree are announced, if there is a plugin for it; False: they
+        are to wait."""
+        if (v2 := self.v2) is None or not v2.handles("on_watch"):
+            return None
+
+        async def takes_changes() -> bool:
+            return await asyncio.to_thread(v2.takes_changes)
+
+        return takes_changes
+
+    @property
+    def gathers(self) -> bool:
+        """Whether a plugin of a poll finds posts by itself."""
+        return (self.callbacks is not None and self.callbacks.gathers) or (
+            self.v2 is not None and self.v2.handles("do_poll")
+        )
+
+    @property
+    def gathers_often(self) -> bool:
+        """Whether one has a schedule of its own, or a queue."""
+        return self.callbacks is not None and self.callbacks.has("gather")
+
+    def gathered(self, url: str, *, is_due: bool) -> list[Post]:
+        """The posts that plugins find by themselves; `url` is that of the poll. Blocking."""
+        posts: list[Post] = []
+        if self.callbacks is not None:
+            posts += self.callbacks.gathered(poll=is_due)
+        if is_due and self.v2 is not None and self.v2.handles("do_poll"):
+            posts += self.v2.polled(url)
+        return posts
+
+    def announced(self, posts: Sequence[Post]) -> None:
+        """Tells plugins that what they found is published. Blocking."""
+        if self.callbacks is not None:
+            self.callbacks.acknowledge(posts)
 
     @property
     def on_done(self) -> Callable[[Post], Awaitable[None]] | None:

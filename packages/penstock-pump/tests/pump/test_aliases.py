@@ -13,6 +13,7 @@ from penstock_pump.commands.aliases import program_component, split_arguments
 from penstock_pump.commands.configurations import find_configurations
 from penstock_pump.config.sarracenia import read_options
 from penstock_pump.config.settings import Component
+from penstock_pump.transports.transport import SCHEMES
 
 
 @pytest.fixture
@@ -63,6 +64,46 @@ def test_list_enable_disable_show_and_remove(home: Path) -> None:
     assert '"subscribe/a": null' in command("dump", "subscribe")[1]
     assert command("remove", "subscribe/b") == (0, "subscribe/b removed\n")
     assert not (home / "subscribe" / "b.conf.off").exists()
+
+
+CHECKING = """
+from sarracenia.flowcb import FlowCB
+class Checking(FlowCB):
+    def __init__(self, options):
+        super().__init__(options)
+        self.o.add_option('checking_file', 'str')
+    def on_features(self):
+        with open(self.o.checking_file, 'a') as file:
+            file.write('on_features ')
+    def on_start(self):
+        raise RuntimeError('it does not run')
+"""
+
+
+def test_features_shows_what_is_installed_and_calls_plugins(home: Path, tmp_path: Path) -> None:
+    (home / "plugins").mkdir()
+    (home / "plugins" / "checking.py").write_text(CHECKING)
+    record = tmp_path / "record"
+    conf = home / "subscribe" / "a.conf"
+    conf.write_text(f"broker amqp://h/\ncallback checking\nchecking_file {record}\n")
+    code, output = command("features", "subscribe/a")
+    assert code == 0, output
+    lines = output.splitlines()
+    assert lines[0] == "formats v02, v03, wis2"
+    assert lines[1].startswith("checksums ")
+    assert {"transport file installed", "transport http installed"} <= set(lines)
+    assert lines[-1] == "subscribe/a plugins: callback checking"
+    assert command("sarracenia", "sr3", "features", "subscribe/a") == (0, output)
+    assert record.read_text() == "on_features on_features "
+
+
+def test_a_transport_whose_module_is_missing_names_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCHEMES, "gopher", "penstock_pump.transports.no_such:Gopher")
+    lines = command("features", "subscribe/a")[1].splitlines()
+    (line,) = [line for line in lines if line.startswith("transport gopher")]
+    assert "not installed: install penstock-pump[gopher]" in line
 
 
 def test_the_programs_by_their_names(home: Path) -> None:

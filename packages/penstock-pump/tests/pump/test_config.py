@@ -276,7 +276,9 @@ def test_posts_go_to_several_brokers(tmp_path: Path) -> None:
     ],
 )
 def test_values_as_sr3_writes_them(text: str, setting: str, value: object, tmp_path: Path) -> None:
-    assert getattr(read_conf(conf(tmp_path, f"dialect sr3\n{text}\n", "watch")), setting) == value
+    component = "sarra" if setting in ("filename", "directory") else "watch"
+    settings = read_conf(conf(tmp_path, f"dialect sr3\n{text}\n", component))
+    assert getattr(settings, setting) == value
 
 
 def test_sizes_of_v2_are_binary(tmp_path: Path) -> None:

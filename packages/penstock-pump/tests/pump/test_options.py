@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import ConfigurationError
+from penstock_pump.callbacks.options import CallbackOptions
 from penstock_pump.components.factory import bindings, selection
 from penstock_pump.config.dialect import Dialect
 from penstock_pump.config.options import TABLE, OptionStatus, find_option
@@ -106,6 +107,37 @@ def test_no_option_is_dropped_silently(tmp_path: Path) -> None:
 def test_what_is_refused_names_the_alternative(line: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=why):
         read_conf(conf(tmp_path, line + "\n"))
+
+
+def test_an_option_that_the_component_does_not_use_is_not_set(tmp_path: Path) -> None:
+    text = "broker amqp://h/\nblockSize 5M\npath /a\nsendTo ftp://h/\ndirectory /d\naccept .*\n"
+    told = read_conf(conf(tmp_path, text, "sr3/shovel"))
+    assert [each.option for each in told.notes] == ["blockSize", "path", "sendTo", "directory"]
+    unused = {"blocksize", "path", "destination", "directory"}
+    assert not unused & told.model_fields_set
+    assert (told.select[0].directory, told.with_unused()) == (".", told)
+    used = read_conf(conf(tmp_path, text, "sr3/sender"))
+    assert (used.destination, used.select[0].directory) == ("ftp://h/", "/d")
+
+
+def test_plugins_read_the_options_that_the_component_does_not_use(tmp_path: Path) -> None:
+    text = "broker amqp://h/\nidentity md5\npost_baseDir /data\nsendTo ftp://h/\ncallback mine\n"
+    told = read_conf(conf(tmp_path, text, "sr3/shovel"))
+    assert (told.sum, told.post_base_dir, told.destination) == ("s", None, None)
+    options = CallbackOptions(told.model_copy(update={"instance": 3}))
+    assert (options.identity_method, options.post_baseDir) == ("md5", "/data")
+    assert (options.sendTo, options.no) == ("ftp://h/", 3)
+    options.post_baseUrl = "http://h/"
+    changed = options.changed_settings()
+    assert (changed.post_base_url, changed.post_base_dir) == ("http://h/", None)
+
+
+def test_posters_use_the_options_of_modes_times_clusters_and_directories(tmp_path: Path) -> None:
+    text = "preserve_mode off\npreserve_time off\ncluster here\n"
+    posts = read_conf(conf(tmp_path, text, "sarra/watch"))
+    assert (posts.preserve_mode, posts.preserve_time, posts.cluster) == (False, False, "here")
+    polled = read_conf(conf(tmp_path, "directory /d\naccept .*\n", "sarra/poll"))
+    assert (polled.select[0].directory, polled.notes) == ("/d", ())
 
 
 def test_options_that_change_what_happens_to_data(tmp_path: Path) -> None:

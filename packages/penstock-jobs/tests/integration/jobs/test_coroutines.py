@@ -62,6 +62,6 @@ def test_modules_are_imported_before_the_first_job(
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "warm_functions.py").write_text("async def wait(): ...\n")
     CoroutineExecutor(["warm_functions:wait"])
-    assert sys.modules.pop("warm_functions")
+    assert sys.modules.pop("warm_functions").wait
     with pytest.raises(ConfigurationError, match="--allow cold_functions: No module named"):
         CoroutineExecutor(["cold_functions"])

@@ -40,6 +40,8 @@ POST /workflows                     submitter
 GET /schedules                      operator
 PUT /schedules/{id}                 operator
 DELETE /schedules/{id}              operator
+POST /schedules/{id}/pause          operator
+POST /schedules/{id}/resume         operator
 GET /audit                          operator
 GET /matrices                       user
 PUT /matrices/{name}                operator

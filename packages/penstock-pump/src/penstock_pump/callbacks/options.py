@@ -52,10 +52,12 @@ _FIXED: Final[dict[str, Any]] = {
 
 class CallbackOptions:
     def __init__(self, settings: PumpSettings, credentials: PumpCredentials | None = None) -> None:
+        own, settings = settings, settings.with_unused()
         events = {each.value for each in settings.events}
         prefix = settings.post_topic_prefix or settings.topic_prefix[0]
         self.__dict__.update(
             _settings=settings,
+            _own=own,
             _assigned={},
             component=settings.component.value,
             config=settings.name,
@@ -109,7 +111,7 @@ class CallbackOptions:
             for option, value in found
             if option is not None and option.setting is not None and value is not None
         }
-        settings: PumpSettings = self._settings
+        settings: PumpSettings = self._own
         if not update:
             return settings
         same = {"component": settings.component, "dialect": settings.dialect}

@@ -1,4 +1,4 @@
-"""The actions on configurations that are no processes: list, show, declare, cleanup, enable, ….
+"""The actions on configurations that are no processes: list, show, features, declare, ….
 
 Each works on one configuration, a component or all, as sr3's do.
 """
@@ -26,7 +26,14 @@ from penstock_pump.commands.configurations import (
 from penstock_pump.commands.fleet import FleetMember, log_file, member_of, members
 from penstock_pump.commands.options import Set, parse_pairs, read
 from penstock_pump.commands.run import run
-from penstock_pump.components.topology import cleanup_component, declare_component
+from penstock_pump.components.topology import (
+    cleanup_component,
+    declare_component,
+    notify_component,
+)
+from penstock_pump.posts.checksums import ChecksumMethods
+from penstock_pump.posts.formats import FORMATS
+from penstock_pump.transports.transport import transport_schemes
 
 _LOG_LINES: Final = 20
 _FOLLOW_SECONDS: Final = 0.5
@@ -56,6 +63,20 @@ def dump(targets: Targets = None) -> None:
         current = member.current_status()
         states[member.name] = None if current is None else asdict(current)
     typer.echo(json.dumps(states, indent=2))
+
+
+def features(targets: Targets = None) -> None:
+    """Show the installed formats, checksum methods and transports, and call `on_features` of
+    plugins."""
+    typer.echo(f"formats {', '.join(FORMATS)}")
+    typer.echo(f"checksums {', '.join(ChecksumMethods.installed().names)}")
+    for scheme, missing in transport_schemes().items():
+        typer.echo(f"transport {scheme} {f'not installed: {missing}' if missing else 'installed'}")
+    for each in _enabled(targets):
+        settings = member_of(each).settings
+        if settings.plugins:
+            asyncio.run(notify_component(settings, "on_features"))
+            typer.echo(f"{each} plugins: {', '.join(settings.plugins)}")
 
 
 def declare(targets: Targets = None) -> None:

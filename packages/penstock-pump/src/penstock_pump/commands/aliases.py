@@ -38,6 +38,7 @@ ACTIONS: Final[dict[str, Callable[[list[str]], None]]] = {
     "enable": actions.enable,
     "disable": actions.disable,
     "dump": actions.dump,
+    "features": actions.features,
     "show": actions.show,
     "log": actions.log,
     "edit": actions.edit,

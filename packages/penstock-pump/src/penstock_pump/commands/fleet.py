@@ -28,7 +28,7 @@ from penstock_pump.commands.configurations import (
     find_configurations,
 )
 from penstock_pump.commands.options import read
-from penstock_pump.components.topology import check_component, declare_component
+from penstock_pump.components.topology import declare_component, notify_component
 from penstock_pump.components.vip import has_address
 from penstock_pump.config.settings import Component, PumpSettings
 from penstock_pump.names import state_folder
@@ -140,7 +140,7 @@ def sanity(targets: Targets = None) -> None:
                 f"{settings.component}/{settings.name} dialect {settings.dialect} ({reason})"
             )
             if settings.plugins:
-                asyncio.run(check_component(settings))
+                asyncio.run(notify_component(settings, "on_sanity"))
     _for_each(fleet, _restart_died)
 
 

@@ -202,7 +202,8 @@ for _component in COMPONENT_HELP:
 for _command in (
     *(fleet.start, fleet.stop, fleet.restart, fleet.status, fleet.sanity),
     *(actions.declare, actions.cleanup, actions.remove, actions.enable, actions.disable),
-    *(actions.foreground, actions.show, actions.dump, actions.log, actions.edit),
+    *(actions.foreground, actions.show, actions.features, actions.dump),
+    *(actions.log, actions.edit),
     *(lake.archive, lake.trace, lake.summary, demo),
 ):
     app.command()(_command)

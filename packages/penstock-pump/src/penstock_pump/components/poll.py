@@ -35,9 +35,8 @@ async def poll(
     schedule = poll_schedule(settings)
     async with open_component_factory(settings, plugins) as factory:
         settings = factory.settings  # plugins may have changed them
-        callbacks = factory.plugins.callbacks
-        gatherer = callbacks if callbacks is not None and callbacks.gathers else None
-        if settings.poll_url is None and gatherer is None:
+        loaded = factory.plugins
+        if settings.poll_url is None and not loaded.gathers:
             raise ConfigurationError("poll needs poll_url: the directory of a server")
         path = await asyncio.to_thread(factory.state, f"seen_{settings.instance:02d}.db")
         memory = settings.suppress_duplicates or DEFAULT_MEMORY_SECONDS
@@ -67,16 +66,17 @@ async def poll(
             poster,
             seen,
             lambda text: expand_now(settings, text),
-            factory.plugins.listed if factory.plugins.reads_listings else None,
+            loaded.listed if loaded.reads_listings else None,
         )
-        control.plugin_metrics = factory.plugins.metrics
+        control.plugin_metrics = loaded.metrics
         factory.warn_plugins(control.stop)
         control.ready.set()
         due = 0.0
         while not control.stop.is_set():
             is_due = time.time() >= due
-            if gatherer is not None:  # the plugin lists, not we
-                found = await asyncio.to_thread(gatherer.gathered, poll=is_due)
+            if loaded.gathers:  # the plugin lists, not we
+                url = settings.poll_url or ""
+                found = await asyncio.to_thread(loaded.gathered, url, is_due=is_due)
                 for each in found:
                     if settings.suppress_duplicates:
                         await poller.announce_new(each)
@@ -84,15 +84,14 @@ async def poll(
                         await poster.announce(each)
                 await poster.flush()
                 if found:
-                    await asyncio.to_thread(gatherer.acknowledge, found)
+                    await asyncio.to_thread(loaded.announced, found)
             else:
                 await poller.poll()
             await seen.expire_old()
             if is_due:
                 due = time.time() + schedule.seconds_until_next(time.time())
-            # A plugin that gathers has a schedule of its own, or a queue.
-            often = gatherer is not None and gatherer.has("gather")
-            await _wait(control.stop, GATHER_SECONDS if often else due - time.time())
+            pause = GATHER_SECONDS if loaded.gathers_often else due - time.time()
+            await _wait(control.stop, pause)
 
 
 def poll_paths(settings: PumpSettings) -> list[str]:

@@ -99,7 +99,7 @@ async def watch(
             tree = await asyncio.to_thread(PostedTree, file)
             factory.stack.callback(tree.close)
             ready = asyncio.Event()
-            watcher = TreeWatcher(path, poster, tree, watch_options)
+            watcher = TreeWatcher(path, poster, tree, watch_options, factory.plugins.on_watch)
             tasks[asyncio.create_task(watcher.run(control.stop, ready))] = ready
         try:
             for task, ready in tasks.items():  # or the task has failed

@@ -71,10 +71,10 @@ def _with_own_exchange(settings: PumpSettings) -> list[PumpSettings]:
     return [settings.model_copy(update={"instance": number}) for number in numbers]
 
 
-async def check_component(settings: PumpSettings) -> None:
-    """Plugins look after what is their own."""
+async def notify_component(settings: PumpSettings, event: str) -> None:
+    """Calls `on_sanity` or `on_features` of the plugins, which look after what is their own."""
     async with open_component_factory(settings, starts=False) as factory:
-        await asyncio.to_thread(factory.plugins.notify, "on_sanity")
+        await asyncio.to_thread(factory.plugins.notify, event)
 
 
 async def _declare_queue(factory: ComponentFactory, settings: PumpSettings) -> str:

@@ -179,12 +179,10 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("callback", "callback flowCallback flowcb flow_callback fcb", None, str),
         ("", "callback_prepend cbp flowCallbackPrepend flowcb_prepend fcbp", None, str),
         (
-            "plugin on_message on_msg on_file on_part on_post on_report on_rpt on_start on_stop"
-            " on_heartbeat on_hb on_watch on_line on_html_page on_data",
-            "on_message on_file on_part on_post on_report on_start on_stop on_heartbeat plugin",
-            None, str,
+            "plugin on_message on_msg on_file on_part on_post on_start on_stop on_heartbeat on_hb"
+            " on_line on_html_page",
+            "on_message on_file on_part on_post on_start on_stop on_heartbeat plugin", None, str,
         ),
-        ("do_download do_send do_poll do_get do_put do_task", "do_download do_send", None, str),
         ("private_hosts", "=", "private_hosts", flag),
         ("file_directories", "=", "file_directories", paths),
         ("proxy", "=", "proxy", str),
@@ -213,7 +211,6 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("report_back reportback rb", "report", "report_back", flag),
         ("report_exchange lx le", "report_exchange", "report_exchange", str),
         ("", "report_broker", "report_broker", str),
-        ("cluster cl from_cluster fc", "cluster", "cluster", str),
         ("cluster_aliases ca", "", "cluster_aliases", words),
         ("gateway_for gf", "", "gateway_for", words),
         ("source_from_exchange sfe", "sourceFromExchange", "source_from_exchange", flag),
@@ -228,17 +225,22 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("", "topic", None, str),
         ("exchange ex", "exchange", "exchange", str),
     ),
+    *_honoured((*PLACING, *FORWARDERS), ("on_report on_rpt", "on_report", None, str)),
+    *_honoured((*CONSUMERS, *POSTERS), ("cluster cl from_cluster fc", "cluster", "cluster", str)),
+    *_honoured((*PLACING, _C.POLL), ("directory", "=", "directory", str)),
+    *_honoured(
+        (*PLACING, _C.POST, _C.WATCH),
+        ("preserve_mode pm", "permCopy", "preserve_mode", flag),
+        ("preserve_time pt", "timeCopy", "preserve_time", flag),
+    ),
     *_honoured(
         PLACING,
-        ("directory", "=", "directory", str),
         ("mirror", "=", "mirror", flag),
         ("strip", "=", "strip", str),
         ("flatten", "=", "flatten", str),
         ("filename", "=", "filename", str),
         ("kbytes_ps", "", "bandwidth", kilobytes),
         ("", "byteRateMax", "bandwidth", size),
-        ("preserve_mode pm", "permCopy", "preserve_mode", flag),
-        ("preserve_time pt", "timeCopy", "preserve_time", flag),
         ("delete", "=", "delete", flag),
         ("inplace in assemble", "inplace", "inplace", flag),
         ("", "sundew_compat_regex_first_match_is_zero", "groups_from_zero", flag),
@@ -250,6 +252,7 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("", "download", "download", flag),
         ("notify_only n no_download", "", "download", inverse_flag),
         ("discard d download-and-discard", "discard", "discard", flag),
+        ("do_download", "=", None, str),
     ),
     *_honoured(
         (*DOWNLOADERS, _C.SENDER, *POSTERS),
@@ -293,8 +296,17 @@ TABLE: Final[tuple[ConfOption, ...]] = (
             "inline_encoding inlenc content_encoding", "inlineEncoding", "inline_encoding", str,
         ),
     ),
-    *_honoured((_C.WATCH,), ("post_on_start pos", "post_on_start", "existing", flag)),
-    *_honoured((_C.SENDER,), ("", "nofsetstat", None, flag)),
+    *_honoured(
+        (_C.WATCH,),
+        ("post_on_start pos", "post_on_start", "existing", flag),
+        ("on_watch", "", None, str),
+    ),
+    *_honoured(
+        (_C.SENDER,),
+        ("", "nofsetstat", None, flag),
+        ("do_send", "=", None, str),
+    ),
+    *_honoured((_C.POLL,), ("do_poll", "", None, str)),
     *_honoured((_C.SENDER, _C.POLL), ("destination", "sendTo remoteUrl", None, str)),
     *_honoured(
         (_C.POLL, _C.FLOW),
@@ -318,6 +330,18 @@ TABLE: Final[tuple[ConfOption, ...]] = (
         ("", "import no-import", str, "callbacks import what they need: install it beside them"),
         ("realpath_filter fr", "realpathFilter", flag, "use realpathPost, which filters, too"),
         ("destfn_script", "", str, "use a plugin with a method `destfn`"),
+        ("on_data", "", str,
+         "blocks are fetched in any order, and are checked as announced: change the whole file in"
+         " `on_file`"),
+        ("do_get", "", str,
+         "it writes one block of a file, here files are complete before they get a name: use"
+         " `do_download`"),
+        ("do_put", "", str,
+         "it sends one block of a file, here files are complete before they get a name: use"
+         " `do_send`"),
+        ("do_task", "", str,
+         "a component has one task: use `on_message` before a transfer, `on_file` after a"
+         " download"),
         ("", "report_topic report_topicPrefix report_exchangeSplit", str,
          "reports have the topic of sr_report(7), v02.report and the directories"),
     ),

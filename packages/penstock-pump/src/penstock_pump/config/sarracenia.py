@@ -114,6 +114,7 @@ class _ConfReader:
     post_copies: list[dict[str, Any]] = field(default_factory=list)
     queue_share: str = ""
     inlines: bool = False
+    unused: dict[str, Any] = field(default_factory=dict)  #: settings of other components
 
     def note(self, line: ConfLine, reason: str) -> None:
         """A file of all configurations has options of other components."""
@@ -207,8 +208,18 @@ def _read(
     if credentials.is_file():
         given["credentials"] = credentials
     found = settings_of({**given, **flags}, f"{path}: ")
-    found.remember_file(reason, reader.notes)
+    unused = _unused_settings(reader, {**given, **flags}, f"{path}: ")
+    found.remember_file(reason, reader.notes, unused)
     return found
+
+
+def _unused_settings(reader: _ConfReader, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What the component does not use, its plugins may read."""
+    unused = {name: value for name, value in reader.unused.items() if name not in given}
+    if not (unused and reader.plugins):
+        return {}
+    checked = settings_of({**given, **unused}, where)
+    return {name: getattr(checked, name) for name in unused}
 
 
 def component_of(path: Path) -> Component:
@@ -307,6 +318,7 @@ def _apply_option(line: ConfLine, reader: _ConfReader) -> None:
         return
     if reader.component not in (*option.components, Component.FLOW):
         reader.note(line, f"{reader.component} does not use it")
+        reader = _ConfReader(reader.component, reader.dialect, given=reader.unused)
     if _is_unset(option, value, reader.dialect):
         _unset(option, reader)
         return

@@ -310,6 +310,7 @@ class PumpSettings(_Model):
     idle: Seconds = Field(2.0, description="save: stop after this time without a message.")
     _dialect_reason: str = PrivateAttr("setting")
     _notes: tuple[OptionNote, ...] = PrivateAttr(())
+    _unused: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def dialect_reason(self) -> str:
@@ -321,9 +322,16 @@ class PumpSettings(_Model):
         """The options of the file that have no effect, and why."""
         return self._notes
 
-    def remember_file(self, dialect_reason: str, notes: Iterable[OptionNote]) -> None:
+    def with_unused(self) -> PumpSettings:
+        """As plugins read them: with the options of the file that the component does not use."""
+        return self.model_copy(update=self._unused) if self._unused else self
+
+    def remember_file(
+        self, dialect_reason: str, notes: Iterable[OptionNote], unused: Mapping[str, Any]
+    ) -> None:
         self._dialect_reason = dialect_reason
         self._notes = tuple(notes)
+        self._unused = unused
 
 
 #: Former names of settings.

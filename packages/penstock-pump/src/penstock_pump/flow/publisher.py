@@ -331,7 +331,7 @@ class ReportPublisher:
 
     async def __call__(self, post: Post, outcome: PostOutcome, seconds: float) -> None:
         code, message = outcome.code, outcome.message
-        report = self._plugins.report(
+        report = await self._plugins.report(
             PostReport(post, code, message, self._host, self._user, seconds, self._reader)
         )
         if report is None:

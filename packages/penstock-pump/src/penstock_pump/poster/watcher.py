@@ -19,7 +19,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,8 @@ CHECK: Final = RetryPolicy(first=0.02, longest=1.0, jitter=0.0)
 _F_SETSIG: Final = 10
 #: Seconds without a change after which a file is complete, where there are no leases.
 QUIET_SECONDS: Final = 1.0
+#: Between calls of a plugin that has postponed changes.
+POSTPONED_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,10 @@ class TreeWatcher:
     poster: FilePoster
     tree: PostedTree
     watch_options: WatchOptions = field(default_factory=WatchOptions)
+    #: Called before changes are announced; while it returns False they are postponed.
+    on_changes: Callable[[], Awaitable[bool]] | None = None
+    _postponed: set[Path] = field(default_factory=set)
+    _is_scan_postponed: bool = False
     _unsettled: dict[Path, _Unsettled] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -85,6 +91,7 @@ class TreeWatcher:
         first = len(self.tree) == 0
         settling = asyncio.create_task(self._settle())
         rescanning = asyncio.create_task(self._rescan_regularly())
+        retrying = asyncio.create_task(self._check_postponed())
         try:
             async for changes in self._changes(stop):
                 if changes is None:  # the watch is active
@@ -96,12 +103,16 @@ class TreeWatcher:
                 else:
                     await self.check(Path(path) for _, path in changes)
         finally:
-            for task in (settling, rescanning):
+            for task in (settling, rescanning, retrying):
                 task.cancel()
-            await asyncio.gather(settling, rescanning, return_exceptions=True)
+            await asyncio.gather(settling, rescanning, retrying, return_exceptions=True)
 
     async def rescan(self, *, record_only: bool = False) -> None:
         """Compares the whole tree with its announced state."""
+        if not record_only and not await self._takes_changes():
+            self._is_scan_postponed = True
+            return
+        self._is_scan_postponed = False
         async with self._lock:
             differences = await asyncio.to_thread(self._compare_all)
             if record_only:
@@ -112,8 +123,24 @@ class TreeWatcher:
                 await self._apply(differences)
 
     async def check(self, paths: Iterable[Path]) -> None:
+        self._postponed.update(paths)
+        if not await self._takes_changes():
+            return
+        changed, self._postponed = self._postponed, set()
         async with self._lock:
-            await self._apply(await asyncio.to_thread(compare, set(paths), self.tree))
+            await self._apply(await asyncio.to_thread(compare, changed, self.tree))
+
+    async def _takes_changes(self) -> bool:
+        return self.on_changes is None or await self.on_changes()
+
+    async def _check_postponed(self) -> None:
+        while self.on_changes is not None:
+            await asyncio.sleep(POSTPONED_SECONDS)
+            if self._is_scan_postponed:
+                self._postponed.clear()
+                await self.rescan()
+            elif self._postponed:
+                await self.check(())
 
     def _compare_all(self) -> TreeDifferences:
         current = set(walk(self.root, recursive=self.watch_options.recursive)) - {self.root}

@@ -83,6 +83,10 @@ class ChecksumMethods:
         added = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
         return cls({**added, **BUILT_IN})
 
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._methods)
+
     def over_data(self, method: str) -> Digest | None:
         """A new digest; None for methods that are not computed from the data."""
         new = self._methods.get(method)

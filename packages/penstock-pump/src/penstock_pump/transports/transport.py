@@ -292,3 +292,16 @@ class TransportRegistry:
             loaded: TransportFactory = entry.load()
             return loaded
         raise UnsupportedSource(f"no transport for {scheme}: URLs; known are {', '.join(SCHEMES)}")
+
+
+def transport_schemes() -> dict[str, str]:
+    """The schemes of URLs, each with the module that its transport lacks; empty if it has all."""
+    found = {entry.name: "" for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    for scheme, place in SCHEMES.items():
+        try:
+            import_module(place.partition(":")[0])
+        except ImportError as error:
+            found[scheme] = f"install penstock-pump[{scheme}], which has {error.name}"
+        else:
+            found[scheme] = ""
+    return dict(sorted(found.items()))
