@@ -186,7 +186,8 @@ class JobService:
         stored = await asyncio.to_thread(self._repository.content, identity, "request")
         request, form = read_request(stored.body)
         run = await asyncio.to_thread(self._repository.run, identity)
-        properties = RequestProperties(run=run + 1, options=JobOptions(priority=record.priority))
+        options = await asyncio.to_thread(self._repository.options, identity)
+        properties = RequestProperties(run=run + 1, options=options)
         await send_request(self._requester, request, form, properties)
         return await self._next_record(identity, record)
 

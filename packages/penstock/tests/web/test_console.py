@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed; `make test` installs it")
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from penstock.cli.overlay import BROKERS
 from tests.web.browsing import NARROW, PATIENCE, looking, serving
@@ -91,6 +91,26 @@ def submit(page: Page, name: str) -> None:
 def messages(api: httpx.Client, queue: str) -> list[Any]:
     found = api.get(f"/queues/%2F/{queue}/messages").json()["messages"]
     return [json.loads(row["payload"]) for row in found]
+
+
+def test_an_address_that_changes_before_the_sign_in_is_finished_is_shown_after_it(
+    browser: Browser, url: str, api: httpx.Client
+) -> None:
+    with looking(browser, url) as page:
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(error.message))
+
+        def move(route: Route) -> None:
+            page.evaluate("""() => new Promise(done => {
+              addEventListener("hashchange", () => setTimeout(done), { once: true });
+              location.hash = "#/queues";
+            })""")
+            route.continue_()
+
+        page.route("**/api/whoami", move, times=1)
+        sign_in(page)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+        assert errors == []
 
 
 def test_a_wrong_password_is_refused_and_the_right_one_shows_live_figures(

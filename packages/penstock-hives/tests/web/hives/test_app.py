@@ -282,6 +282,41 @@ def test_hours_of_which_nothing_is_known_yet_are_not_drawn_as_empty(
         assert "8:00 · 7 today" in dots.all_text_contents()
 
 
+def test_an_hour_that_is_not_over_is_no_part_of_the_line_of_today(
+    browser: Browser, site: Site
+) -> None:
+    now = datetime.now(UTC).replace(hour=12, minute=10, second=0, microsecond=0)
+    with looking(browser, site.url, service_workers="block") as page:
+
+        def told(route: Route) -> None:
+            found = route.fetch().json()
+            if route.request.url.endswith("/today"):
+                slots = {10: 40, 11: 50, 12: 7}
+                found["hours"] = [
+                    {"slot": now.replace(hour=hour, minute=0).isoformat(), "entries": entries}
+                    for hour, entries in slots.items()
+                ]
+            else:
+                found["time_zone"] = "UTC"
+                found["occupancy"]["as_of"] = now.isoformat()
+            route.fulfill(json=found)
+
+        page.clock.set_fixed_time(now)
+        page.route("**/v1/live*", lambda route: route.abort())
+        page.route("**/v1/hives/3", told)
+        page.route("**/v1/hives/3/today", told)
+        page.goto("/#/hive/3")
+        dots = page.locator("svg.chart .dot")
+        expect(dots.last).to_have_class("dot partial")
+        expect(dots.last).to_have_text("12:00 · 7 today so far")
+        expect(page.locator("svg.chart .dot.partial")).to_have_count(1)
+        line = page.locator("svg.chart .line.counted").get_attribute("points") or ""
+        assert len(line.split()) == dots.count() - 1 >= 2
+        table = page.get_by_role("table").filter(has_text="Counted today")
+        expect(table.locator("tr", has_text="12:00")).to_contain_text("7 so far")
+        expect(page.locator(".key")).to_contain_text("this hour so far")
+
+
 def test_a_weekday_on_which_a_place_is_closed_says_so(browser: Browser, site: Site) -> None:
     closed = (datetime.now(UTC).weekday() + 3) % 7  # nowhere today
     with looking(browser, site.url, service_workers="block") as page:

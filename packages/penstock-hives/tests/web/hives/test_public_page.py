@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -159,6 +159,45 @@ def test_the_page_works_by_keys_alone(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Amber Café")
     expect(page.locator("main")).to_be_focused()
+
+
+def test_the_focus_stays_where_it_is_when_the_list_is_drawn_again(page: Page) -> None:
+    page.clock.install()
+    page.goto("/")
+    expect(page.locator(".place")).to_have_count(HIVES)
+    page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
+    search = page.get_by_role("searchbox")
+    birch = page.get_by_role("link", name="Birch Store")
+    search.fill("birch")
+    birch.focus()  # before the list is drawn again, which a timer does
+    page.clock.run_for(1_000)
+    expect(page.locator(".place")).to_have_count(1)
+    expect(birch).to_be_focused()
+
+    page.get_by_role("button", name="Restaurant", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    expect(page.get_by_role("button", name="Restaurant", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(birch).to_be_visible()
+
+    search.fill("cedar")
+    birch.focus()
+    page.clock.run_for(1_000)
+    expect(page.locator(".place h2")).to_have_text(["Cedar Supermarket"])
+    expect(page.locator("main")).to_be_focused()  # what had the focus is not there any more
+    page.clock.resume()
+
+
+def test_who_searches_from_another_view_stays_in_the_field(page: Page) -> None:
+    page.goto("/#/hive/1")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Amber Café")
+    search = page.get_by_role("searchbox")
+    search.press_sequentially("birch")
+    expect(page.locator(".place h2")).to_have_text(["Birch Store"])
+    expect(page.locator("[data-tab=places]")).to_have_attribute("aria-current", "page")
+    expect(search).to_be_focused()
+    expect(search).to_have_value("birch")
 
 
 def test_everything_that_can_be_pressed_has_a_name(page: Page) -> None:

@@ -62,6 +62,9 @@ class JobChange:
     owner: str | None = None
     unique: str | None = None
     keep: float | None = None
+    max_attempts: int | None = None
+    soft: float | None = None
+    hard: float | None = None
 
     @property
     def order(self) -> tuple[int, int, float]:
@@ -104,14 +107,24 @@ def waiting_change(
         run,
         0,
         now,
-        priority=options.priority,
         submitted=submitted,
         digest=digest(body),
         request=StoredMessage(content_type, body),
         owner=owner,
-        unique=options.unique,
-        keep=options.keep,
+        **option_fields(options),
     )
+
+
+def option_fields(options: JobOptions) -> dict[str, Any]:
+    """The fields of a change that are options of the request."""
+    return {
+        "priority": options.priority,
+        "unique": options.unique,
+        "keep": options.keep,
+        "max_attempts": options.attempts,
+        "soft": options.soft,
+        "hard": options.hard,
+    }
 
 
 def from_response(body: bytes, properties: BasicProperties, now: datetime) -> JobChange | None:
@@ -189,6 +202,9 @@ def merge_changes(changes: Iterable[JobChange]) -> list[JobChange]:
                 owner=last.owner or first.owner,
                 unique=last.unique or first.unique,
                 keep=last.keep or first.keep,
+                max_attempts=last.max_attempts or first.max_attempts,
+                soft=last.soft or first.soft,
+                hard=last.hard or first.hard,
             )
         latest[change.id] = change
     return list(latest.values())

@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.history.changes import JobChange, StoredMessage, merge_changes
-from penstock_jobs.model import FINAL_STATES, JobEvent, JobOutput, JobPage, JobRecord, JobState
+from penstock_jobs.model import (
+    FINAL_STATES,
+    JobEvent,
+    JobOptions,
+    JobOutput,
+    JobPage,
+    JobRecord,
+    JobState,
+)
 from penstock_store import Connection, Database
 
 #: The channel of NOTIFY.
@@ -35,18 +43,20 @@ _MERGE: Final = """
     INSERT INTO job AS known (
         id, kind, state, run, rank, priority, progress, submitted_at, changed_at, started_at,
         ends_at, error, attempts, worker, digest, summary, owner, unique_key, keep_seconds,
-        expires_at)
+        max_attempts, soft_seconds, hard_seconds, expires_at)
     SELECT id, kind, state, run, rank, priority, progress, coalesce(submitted_at, changed_at),
         changed_at, started_at, ends_at, error, attempts, worker, digest, summary::jsonb, owner,
-        unique_key, keep_seconds,
+        unique_key, keep_seconds, max_attempts, soft_seconds, hard_seconds,
         now() + make_interval(secs => coalesce(keep_seconds, {retention}))
     FROM unnest(
         %s::text[], %s::text[], %s::text[], %s::int[], %s::int[], %s::int[], %s::float8[],
         %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::text[],
-        %s::int[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::text[], %s::float8[]
+        %s::int[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::text[], %s::float8[],
+        %s::int[], %s::float8[], %s::float8[]
     ) AS given (
         id, kind, state, run, rank, priority, progress, submitted_at, changed_at, started_at,
-        ends_at, error, attempts, worker, digest, summary, owner, unique_key, keep_seconds)
+        ends_at, error, attempts, worker, digest, summary, owner, unique_key, keep_seconds,
+        max_attempts, soft_seconds, hard_seconds)
     ON CONFLICT (id) DO UPDATE SET
         state = excluded.state, run = excluded.run, rank = excluded.rank,
         priority = CASE WHEN excluded.rank = 0 THEN excluded.priority ELSE known.priority END,
@@ -64,6 +74,9 @@ _MERGE: Final = """
         owner = coalesce(known.owner, excluded.owner),
         unique_key = coalesce(known.unique_key, excluded.unique_key),
         keep_seconds = coalesce(known.keep_seconds, excluded.keep_seconds),
+        max_attempts = coalesce(known.max_attempts, excluded.max_attempts),
+        soft_seconds = coalesce(known.soft_seconds, excluded.soft_seconds),
+        hard_seconds = coalesce(known.hard_seconds, excluded.hard_seconds),
         expires_at = now() + make_interval(
             secs => coalesce(known.keep_seconds, excluded.keep_seconds, {retention}))
     WHERE (excluded.run, excluded.rank, excluded.progress)
@@ -189,6 +202,16 @@ class JobRepository:
         """How often it was submitted."""
         rows = self._database.rows("SELECT run FROM job WHERE id = %s", (identity,))
         return rows[0]["run"] if rows else 0
+
+    def options(self, identity: str) -> JobOptions:
+        """Those with which it was submitted, but its trace."""
+        rows = self._database.rows(
+            "SELECT priority, max_attempts AS attempts, soft_seconds AS soft, "
+            'hard_seconds AS hard, keep_seconds AS keep, unique_key AS "unique" '
+            "FROM job WHERE id = %s",
+            (identity,),
+        )
+        return JobOptions(**rows[0]) if rows else JobOptions()
 
     def page(
         self,
@@ -329,6 +352,9 @@ def _merge(connection: Connection, statement: str, changes: Sequence[JobChange])
             each.owner,
             each.unique,
             each.keep,
+            each.max_attempts,
+            each.soft,
+            each.hard,
         )
         for each in changes
     ]

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-HEAD: Final = "0011"
+HEAD: Final = "0012"

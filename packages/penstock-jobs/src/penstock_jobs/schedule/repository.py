@@ -8,10 +8,10 @@ it, which makes the second copy no second job.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from penstock.core.errors import NotFound, PenstockError, PreconditionFailed
@@ -19,7 +19,7 @@ from penstock_jobs.errors import JobFormatError
 from penstock_jobs.formats import read_request
 from penstock_jobs.formats import write_request as write_message
 from penstock_jobs.formats.json import write_request
-from penstock_jobs.history.changes import FINAL_RANK, JobChange, StoredMessage
+from penstock_jobs.history.changes import FINAL_RANK, JobChange, StoredMessage, option_fields
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import FINAL_STATES, JobOptions, JobState
 from penstock_jobs.queue.topology import TYPES
@@ -29,6 +29,8 @@ from penstock_store import Connection, Database
 
 #: Seconds after which another scheduler takes a claimed job.
 CLAIM_SECONDS: Final = 15.0
+#: How far the clocks of schedulers may differ.
+_CLOCK_TOLERANCE: Final = timedelta(minutes=1)
 _BATCH: Final = 100
 _ENDED: Final = [state.value for state in FINAL_STATES]
 
@@ -60,10 +62,20 @@ class JobSchedule:
     owner: str = ""
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class ScheduleRepository:
-    def __init__(self, database: Database, jobs: JobRepository) -> None:
+    def __init__(
+        self,
+        database: Database,
+        jobs: JobRepository,
+        clock: Callable[[], datetime] = _utc_now,
+    ) -> None:
         self._database = database
         self._jobs = jobs
+        self._clock = clock
 
     def add_pending(self, pending: Sequence[PendingJob]) -> None:
         """All or none; an id that exists is refused."""
@@ -73,7 +85,7 @@ class ScheduleRepository:
                 self._insert(connection, each)
 
     def _insert(self, connection: Connection, each: PendingJob) -> None:
-        now = datetime.now(UTC)
+        now = self._clock()
         change = JobChange(
             each.id,
             each.kind,
@@ -81,11 +93,9 @@ class ScheduleRepository:
             1,
             -1,
             now,
-            priority=each.options.priority,
             submitted=now,
             owner=each.owner or None,
-            unique=each.options.unique,
-            keep=each.options.keep,
+            **option_fields(each.options),
         )
         self._jobs.insert_new(connection, change)
         connection.execute(
@@ -112,7 +122,8 @@ class ScheduleRepository:
             UPDATE job_pending SET claimed_at = now() WHERE job_id IN (
                 SELECT job_id FROM job_pending
                 WHERE (due_at IS NULL OR due_at <= now())
-                  AND (claimed_at IS NULL OR claimed_at < now() - make_interval(secs => %s))
+                  AND (claimed_at IS NULL OR claimed_at NOT BETWEEN
+                      now() - make_interval(secs => %s) AND now() + make_interval(secs => %s))
                   AND NOT EXISTS (SELECT FROM job WHERE job.id = ANY (job_pending.after)
                       AND job.state <> ALL (%s))
                 ORDER BY due_at NULLS FIRST LIMIT %s FOR UPDATE SKIP LOCKED)
@@ -120,7 +131,7 @@ class ScheduleRepository:
                 (SELECT kind FROM job WHERE id = job_id) AS kind,
                 (SELECT jsonb_object_agg(id, state) FROM job WHERE id = ANY (after)) AS states
             """,
-            (CLAIM_SECONDS, _ENDED, _BATCH),
+            (CLAIM_SECONDS, CLAIM_SECONDS, _ENDED, _BATCH),
         )
         return [
             (
@@ -145,7 +156,7 @@ class ScheduleRepository:
 
     def end_pending(self, identity: str, state: JobState, error: str | None = None) -> bool:
         """Record that it does not start. Returns whether it was waiting."""
-        now = datetime.now(UTC)
+        now = self._clock()
         with self._database.transaction() as connection:
             self._jobs.lock(connection)
             row = connection.execute(
@@ -175,7 +186,7 @@ class ScheduleRepository:
     # Schedules.
 
     def add_schedule(self, schedule: JobSchedule, *, replace: bool = False) -> JobSchedule:
-        now = datetime.now(UTC)
+        now = self._clock()
         timing = parse_timing(schedule.every, schedule.cron, schedule.zone)
         conflict = (
             """DO UPDATE SET body = excluded.body, every = excluded.every, cron = excluded.cron,
@@ -233,7 +244,7 @@ class ScheduleRepository:
     def start_occurrences(self) -> dict[str, str]:
         """Add a job for each schedule that is due, in the transaction that moves the schedule on.
         Returns those that cannot start here, with the reason: they hold up no others."""
-        now = datetime.now(UTC)
+        now = self._clock()
         problems: dict[str, str] = {}
         with self._database.transaction() as connection:
             rows = connection.execute(
@@ -253,6 +264,32 @@ class ScheduleRepository:
                 except PenstockError as error:  # its type or its zone is unknown here
                     problems[row["id"]] = str(error)
         return problems
+
+    def correct_times(self) -> dict[str, datetime]:
+        """Schedules whose next time was computed while a clock was ahead get the one that follows
+        now. Returns these times by schedule. An occurrence that has started does not start again:
+        its id is its time."""
+        now = self._clock()
+        corrected: dict[str, datetime] = {}
+        with self._database.transaction() as connection:
+            rows = connection.execute(
+                """
+                SELECT id, every, cron, zone, next_at AS next FROM job_schedule
+                WHERE next_at > %s AND NOT paused FOR UPDATE SKIP LOCKED
+                """,
+                (now + _CLOCK_TOLERANCE,),
+            ).fetchall()
+            for row in rows:
+                with suppress(PenstockError):  # its zone is unknown here
+                    timing = parse_timing(row["every"], row["cron"], row["zone"])
+                    latest = now + _CLOCK_TOLERANCE
+                    if row["next"] > timing.after(latest, latest):
+                        corrected[row["id"]] = timing.after(now, now)
+            for name, moment in corrected.items():
+                connection.execute(
+                    "UPDATE job_schedule SET next_at = %s WHERE id = %s", (moment, name)
+                )
+        return corrected
 
     def _start_occurrence(
         self, connection: Connection, schedule: JobSchedule, now: datetime

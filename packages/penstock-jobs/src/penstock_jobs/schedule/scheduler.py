@@ -28,6 +28,8 @@ from penstock_jobs.schedule.workflow import fill
 log = get_logger(__name__)
 
 _POLL_SECONDS: Final = 0.5
+#: Between looks for schedules that a clock has put too far into the future.
+_CORRECTION_SECONDS: Final = 60.0
 #: With many waiting jobs a look takes long: then it is taken less often.
 _IDLE_SHARE: Final = 4.0
 
@@ -52,9 +54,13 @@ class JobScheduler:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        correction = loop.time()  # when it is due
         while True:
             looked = 0.0  # for so long, without finding a job
             try:
+                if loop.time() >= correction:
+                    await self._correct_times()
+                    correction = loop.time() + _CORRECTION_SECONDS
                 self._warn(await asyncio.to_thread(self._schedules.start_occurrences))
                 found = 1
                 while found:
@@ -64,6 +70,10 @@ class JobScheduler:
             except Exception as error:  # tried again: jobs wait in the database
                 log.warning("scheduler interrupted", reason=str(error))
             await asyncio.sleep(max(_POLL_SECONDS, _IDLE_SHARE * looked))
+
+    async def _correct_times(self) -> None:
+        for name, moment in (await asyncio.to_thread(self._schedules.correct_times)).items():
+            log.warning("schedule moved back", schedule=name, next=moment.isoformat())
 
     def _warn(self, problems: dict[str, str]) -> None:
         """Once about each schedule that does not start."""

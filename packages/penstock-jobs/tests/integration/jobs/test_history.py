@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from penstock.core.basic_properties import BasicProperties
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.client import JobsClient
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import CommandRun, Fake, FunctionCall, JobOptions, JobRecord, JobState
+from penstock_jobs.queue.properties import read_request_properties
 from penstock_jobs.service import JobService
 from penstock_jobs.worker.factory import WorkerPlan, build_worker
 from penstock_jobs.worker.history_check import AttemptLocks, HistoryCheck, attempt_lock_key
@@ -117,6 +120,30 @@ async def test_a_cancelled_job_can_be_asked_for_again(jobs_url: str, jobs: JobSe
 
         assert (await ended(jobs, "c"))[-1].state is JobState.DONE
     assert (await jobs.result("c")).value == 3
+
+
+async def test_a_cancelled_job_that_is_asked_for_again_has_its_options(
+    jobs_url: str, jobs: JobService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = JobOptions(3, attempts=2, soft=20.0, hard=30.0, keep=86_400.0, unique="key")
+    given: list[JobOptions] = []
+    send = jobs._requester.send
+
+    async def seen(kind: str, body: bytes, properties: BasicProperties) -> None:
+        given.append(read_request_properties(properties).options)
+        await send(kind, body, properties)
+
+    for at in (None, datetime.now(UTC) + timedelta(hours=1)):
+        name = "now" if at is None else "later"
+        await jobs.submit(Fake(name, 0), options, at=at)
+        await jobs.cancel(name)
+        async with working(jobs_url):
+            assert (await ended(jobs, name))[-1].state is JobState.CANCELLED
+            with monkeypatch.context() as patch:
+                patch.setattr(jobs._requester, "send", seen)
+                await jobs.retry(name)
+            assert (await ended(jobs, name))[-1].state is JobState.DONE
+    assert given == [options, options]
 
 
 async def test_jobs_are_listed_by_page_state_and_kind(jobs_url: str, jobs: JobService) -> None:

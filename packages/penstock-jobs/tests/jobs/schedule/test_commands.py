@@ -91,6 +91,54 @@ def test_a_schedule_that_cannot_start_holds_up_no_other(
     assert pending.id == schedules.schedule("good").last_job
 
 
+@pytest.mark.parametrize("timing", [("--every", "1h"), ("--cron", "0 * * * *")])
+def test_a_schedule_does_not_wait_for_a_time_that_a_clock_ahead_has_set(
+    run: Run,
+    schedules: ScheduleRepository,
+    database: Database,
+    request_file: Path,
+    timing: tuple[str, str],
+) -> None:
+    now = datetime.now(UTC)
+    ahead = ScheduleRepository(database, JobRepository(database), lambda: now + timedelta(days=3))
+    assert run("schedule", "add", "hourly", request_file, *timing)[0] == 0
+    assert schedules.correct_times() == {}
+    database.execute("UPDATE job_schedule SET next_at = now()")
+    ahead.start_occurrences()
+    assert (schedules.schedule("hourly").next or now) > now + timedelta(days=2)
+    started = schedules.schedule("hourly").last_job
+
+    assert ahead.correct_times() == {}
+    [moment] = schedules.correct_times().values()
+    assert schedules.schedule("hourly").next == moment
+    assert now < moment <= datetime.now(UTC) + timedelta(hours=1)
+    assert schedules.correct_times() == {}
+
+    database.execute("UPDATE job_schedule SET next_at = now() - interval '1 minute'")
+    assert schedules.start_occurrences() == {}
+    assert schedules.schedule("hourly").last_job != started
+
+
+def test_a_claim_of_a_clock_that_was_ahead_expires(
+    schedules: ScheduleRepository, database: Database
+) -> None:
+    wait = {"type": "fake", "duration": 0}
+    schedules.add_pending(workflow_jobs({"id": "claimed", "chain": [wait]}, JobOptions()))
+    assert len(schedules.claim()) == 1
+    assert schedules.claim() == []
+    database.execute("UPDATE job_pending SET claimed_at = now() + interval '3 days'")
+    assert len(schedules.claim()) == 1
+
+
+def test_clocks_that_differ_a_little_do_not_move_a_schedule(
+    run: Run, schedules: ScheduleRepository, database: Database, request_file: Path
+) -> None:
+    assert run("schedule", "add", "often", request_file, "--every", "1s")[0] == 0
+    late = datetime.now(UTC) - timedelta(seconds=50)
+    behind = ScheduleRepository(database, JobRepository(database), lambda: late)
+    assert behind.correct_times() == {}
+
+
 def test_a_job_is_stored_while_another_waits_for_its_result(
     schedules: ScheduleRepository, database: Database
 ) -> None:

@@ -9,7 +9,8 @@ function stride(most) {
   for (let power = 1; ; power *= 10) for (const digit of [1, 2, 5]) if (most <= 4 * digit * power) return digit * power;
 }
 
-/** `hours` have typical, counted, p50 and p90, as far as they are known; `now` is the hour now. */
+/** `hours` have typical, counted, p50 and p90, as far as they are known; `partial` is the last counted
+ * hour, which is not over; `now` is the hour now. */
 export function chart(hours, now, day, closed) {
   const known = hours.filter((each) => Math.max(each.typical ?? 0, each.p50 ?? 0, each.counted ?? 0) >= 0.5); // by night nobody comes
   if (!known.length && closed) return [nothing(t("Closed on {day}", { day }), "")];
@@ -23,7 +24,8 @@ export function chart(hours, now, day, closed) {
   const x = (each) => left + (each.hour - first) * step, y = (value) => base - (value / top) * (base - 12);
   const middle = (each) => x(each) + step / 2;
   const expected = shown.filter((each) => each.p50 !== undefined);
-  const counted = shown.filter((each) => each.counted !== undefined);
+  const counted = shown.filter((each) => each.counted !== undefined), whole = counted.filter((each) => !each.partial);
+  const told = ({ hour, counted: n, partial }) => (partial ? t("{hour} · {n} today so far", { hour: hourOf(hour), n }) : t("{hour} · {n} today", { hour: hourOf(hour), n }));
   const points = (list, of) => list.map((each) => `${middle(each).toFixed(1)},${y(each[of]).toFixed(1)}`);
   const every = Math.ceil(46 / step);
   const label = t("Visitors by the hour on {day}", { day });
@@ -35,14 +37,15 @@ export function chart(hours, now, day, closed) {
       make("title", {}, t("{hour} · usually {n}", { hour: hourOf(each.hour), n: Math.round(each.typical) })))),
     expected.length > 1 && make("polygon", { class: "band", points: [...points(expected, "p90"), ...points(expected, "p50").reverse()].join(" ") }),
     expected.length > 1 && make("polyline", { class: "line", points: points(expected, "p50").join(" ") }),
-    counted.length > 1 && make("polyline", { class: "line counted", points: points(counted, "counted").join(" ") }),
-    counted.map((each) => make("circle", { class: "dot", cx: middle(each), cy: y(each.counted), r: 3.5 }, make("title", {}, t("{hour} · {n} today", { hour: hourOf(each.hour), n: each.counted })))),
+    whole.length > 1 && make("polyline", { class: "line counted", points: points(whole, "counted").join(" ") }),
+    counted.map((each) => make("circle", { class: each.partial ? "dot partial" : "dot", cx: middle(each), cy: y(each.counted), r: 3.5 }, make("title", {}, told(each)))),
     shown.filter((each) => (each.hour - first) % every === 0).map((each) => make("text", { x: middle(each), y: height - 8, "text-anchor": "middle" }, hourOf(each.hour))));
   const number = (value) => (value === undefined ? "–" : String(Math.round(value)));
+  const soFar = ({ partial, counted: n }) => (partial ? t("{n} so far", { n }) : number(n));
   const today = counted.length > 0 || expected.length > 1;
   const table = make("div", { class: "hidden" }, make("table", {}, make("caption", {}, label),
     make("thead", {}, make("tr", {}, [t("Hour"), t("Usually"), today && t("Counted today"), today && t("Expected today")].filter(Boolean).map((name) => make("th", { scope: "col" }, name)))),
-    make("tbody", {}, shown.map((each) => make("tr", {}, make("th", { scope: "row" }, hourOf(each.hour)), make("td", {}, number(each.typical)), today && make("td", {}, number(each.counted)), today && make("td", {}, number(each.p50)))))));
+    make("tbody", {}, shown.map((each) => make("tr", {}, make("th", { scope: "row" }, hourOf(each.hour)), make("td", {}, number(each.typical)), today && make("td", {}, soFar(each)), today && make("td", {}, number(each.p50)))))));
   const key = (mark, text) => make("span", {}, make("i", { class: mark }), text);
-  return [picture, make("p", { class: "key", "aria-hidden": "true" }, key("", t("usually")), counted.length > 0 && key("line counted", t("today")), expected.length > 1 && [key("line", t("expected today")), key("band", t("9 days in 10 no more"))]), table];
+  return [picture, make("p", { class: "key", "aria-hidden": "true" }, key("", t("usually")), whole.length > 0 && key("line counted", t("today")), counted.length > whole.length && key("dot partial", t("this hour so far")), expected.length > 1 && [key("line", t("expected today")), key("band", t("9 days in 10 no more"))]), table];
 }

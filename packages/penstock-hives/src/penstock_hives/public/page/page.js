@@ -45,6 +45,7 @@ async function route(event) {
   asking?.abort();
   asking = new AbortController();
   unwatchAll();
+  const inside = main.contains(document.activeElement);
   document.title = t("Hives · how busy is it right now?");
   // Links in older mails are #reset=TOKEN.
   const [path] = location.hash.replace(/^#reset=/, "#/reset/").replace(/^#\/?/, "").split("?");
@@ -59,7 +60,10 @@ async function route(event) {
     const module = await view.load?.();
     signal.throwIfAborted(); // another view was opened meanwhile
     await view.show(module, parts, signal);
-    if (event?.type === "hashchange") { main.focus({ preventScroll: true }); scrollTo(0, 0); }
+    // What had the focus may not be drawn again. Who searches stays in the field.
+    const isLost = inside && document.activeElement === document.body;
+    if (isLost || (event?.type === "hashchange" && !search.contains(document.activeElement))) main.focus({ preventScroll: true });
+    if (event?.type === "hashchange") scrollTo(0, 0);
   } catch (error) {
     failed(error);
   }

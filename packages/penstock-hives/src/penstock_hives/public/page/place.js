@@ -143,7 +143,8 @@ function dayPanel(detail, week, forecast, today) {
       // In other hours nobody came, as far as the sensors have reported; later hours are not known.
       const heard = Date.parse((figures.get(detail.id) ?? detail.occupancy)?.as_of ?? 0);
       const last = Math.max(...counted.keys(), Date.now() - heard < 86_400_000 && localOf(heard, zone).weekday === weekday ? localOf(heard, zone).hour : -1);
-      if (counted.size) for (const each of hours) if (each.hour <= Math.min(last, now.hour)) each.counted = counted.get(each.hour) ?? 0;
+      const end = Math.min(last, now.hour); // of this hour more is to be heard
+      if (counted.size) for (const each of hours) if (each.hour <= end) Object.assign(each, { counted: counted.get(each.hour) ?? 0, partial: each.hour === end });
     }
     const closed = Object.keys(detail.opening_hours).length > 0 && !spansOn(detail, weekday, now).length;
     holder.replaceChildren(...chart(hours, weekday === now.weekday ? now.hour : null, DAYS[weekday], closed));

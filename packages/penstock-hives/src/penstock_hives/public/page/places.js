@@ -67,11 +67,22 @@ function given() {
   return question(null) === FIRST ? JSON.parse(element.textContent) : {};
 }
 
+/** A selector of what has the focus in the list, which also finds it when it is drawn again. */
+function focusedInList() {
+  const has = document.activeElement, card = has?.closest("[data-hive]");
+  return card && `[data-hive="${card.dataset.hive}"] ${has.localName}`;
+}
+
 export async function showPlaces(signal, again) {
+  const had = focusedInList();
   const list = make("ul", { class: "places", "aria-busy": "true" }, Array.from({ length: 6 }, () => make("li", { class: "skeleton", "aria-hidden": "true" })));
-  const filters = make("div", { class: "filters", role: "group", "aria-label": t("Filters") });
+  // The filters stay while the list is drawn again: one of them may have the focus.
+  const filters = main.querySelector(":scope > .filters[role=group]") ?? make("div", { class: "filters", role: "group", "aria-label": t("Filters") });
   const status = make("p", { class: "soft", role: "status" }, t("Looking…"));
-  main.replaceChildren(make("h1", {}, t("How busy is it right now?")), status, filters, list);
+  if (filters.parentNode !== main) main.replaceChildren(filters);
+  for (const each of [...main.children]) if (each !== filters) each.remove();
+  filters.before(make("h1", {}, t("How busy is it right now?")), status);
+  filters.after(list);
   const { hives: held, "hive-types": heldTypes, deals: heldDeals } = given();
   let cursor = null, first = held ? Promise.resolve(held) : ask(question(null), signal); // asked for at once, with the others
   first.catch(() => {});
@@ -95,6 +106,7 @@ export async function showPlaces(signal, again) {
     if (cursor) list.after(more); else more.remove();
   };
   await load();
+  if (had && document.activeElement === document.body) main.querySelector(had)?.focus({ preventScroll: true });
   const query = choice.name.trim();
   if (query) record("search", { query });
 }
@@ -107,8 +119,10 @@ function drawFilters(row, types, again) {
     make("option", { value: "quiet" }, t("Quietest first")),
     choice.near && make("option", { value: "distance" }, t("Nearest first")));
   sort.value = choice.sort;
+  const at = [...row.children].indexOf(document.activeElement);
   row.replaceChildren(sort,
     chip(t("Open now"), choice.open, () => choose({ open: !choice.open })),
     chip(t("All"), !choice.type, () => choose({ type: "" })),
     ...types.map((type) => chip(t(type.name), choice.type === type.code, () => choose({ type: choice.type === type.code ? "" : type.code }))));
+  row.children[at]?.focus({ preventScroll: true });
 }

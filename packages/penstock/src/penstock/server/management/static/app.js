@@ -140,6 +140,7 @@ export const go = (...names) => { location.hash = `#/${names.map(part).join("/")
 
 function route() {
   if (!session.authorization) { signIn(); return; }
+  if (!side) return; // the frame comes with the end of the sign-in, and draws the page
   const [path, query = ""] = location.hash.replace(/^#\//, "").split("?");
   const [page, ...names] = (path || "overview").split("/").map(decodeURIComponent);
   side.classList.remove("open");
