@@ -44,7 +44,7 @@ from tests.pages.command_server import install_programs, serve_commands
 from tests.pages.file_formats import check_file
 from tests.pages.outputs import commands, pattern
 from tests.pages.page import Block, PagePlan, blocks, plans
-from tests.pages.terminal import SECONDS, Mismatch, Terminal
+from tests.pages.terminal import SECONDS, SLOW_SECONDS, Mismatch, Terminal
 from tests.paths import ROOT
 
 _EXPORT: Final = re.compile(r"export (\w+)=(.*)")
@@ -227,7 +227,7 @@ class PageRunner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            timeout=SECONDS,
+            timeout=SLOW_SECONDS if self.slow else SECONDS,
             check=False,
         )
         if check and done.returncode:

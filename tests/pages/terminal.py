@@ -16,6 +16,8 @@ from typing import Final
 from tests.pages.outputs import pattern
 
 SECONDS: Final = 300.0
+#: Of a slow block: models are built, and years are replayed.
+SLOW_SECONDS: Final = 900.0
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _PASSWORD: Final = b"a long password\n"
 
