@@ -204,25 +204,31 @@ class PredictForm:
             choice.set_value([self._chosen])
 
     async def _upload_models(self, name: str, data: bytes) -> None:
+        await self._check_models(name, data, self._forget_models())
+
+    def _forget_models(self) -> dict[str, bytes]:
+        """The models of the next choice. An earlier choice that is still being read has its own."""
         self._models = {}
         self._models_check.clear()
-        await self._check_models(name, data)
+        return self._models
 
-    async def _check_models(self, name: str, data: bytes) -> None:
-        with self._models_check:
-            try:
-                model = await asyncio.to_thread(model_file.load_model, data)
-            except PenstockError as error:
-                upload.show_rejected(name, str(error))
-            else:
-                self._models[name] = data
-                count = sum(len(bag) for bag in model.bags.values())
-                upload.show_accepted(name, f"{count} signatures from {len(model.matrix)} samples")
+    async def _check_models(self, name: str, data: bytes, models: dict[str, bytes]) -> None:
+        try:
+            model = await asyncio.to_thread(model_file.load_model, data)
+        except PenstockError as error:
+            show = partial(upload.show_rejected, name, str(error))
+        else:
+            count = sum(len(bag) for bag in model.bags.values())
+            text = f"{count} signatures from {len(model.matrix)} samples"
+            show = partial(upload.show_accepted, name, text)
+            models[name] = data
+        if models is self._models:
+            with self._models_check:
+                show()
         self._update_button()
 
     async def _choose(self, ids: Sequence[str]) -> None:
-        self._models = {}
-        self._models_check.clear()
+        models = self._forget_models()
         self._update_button()
         for each in ids:
             try:
@@ -230,7 +236,7 @@ class PredictForm:
             except (PenstockError, ConnectionError) as error:
                 ui.notify(str(error), type="negative")
             else:
-                await self._check_models(each, data)
+                await self._check_models(each, data, models)
 
     async def _use_synthetic(self) -> None:
         text = write_csv(synthetic.test_columns(1))
