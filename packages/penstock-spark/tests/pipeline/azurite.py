@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import multiprocessing
 import re
 import signal
 import urllib.request
@@ -25,6 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.peers import PeerMissing, Process, find_program, free_port
 from tests.pipeline.cloud_stores import CONTAINER, CloudStore
+from tests.pipeline.server_process import server_process
 
 PROGRAM: Final = Path(__file__).parents[4] / ".peers/node_modules/.bin/azurite-blob"
 #: Azurite's only account, which its documentation names.
@@ -48,7 +48,7 @@ def azurite_store(folder: Path) -> Iterator[CloudStore]:
     try:
         server.wait_for_port(port)
         _create_container(port)
-        with _proxy(port) as front:
+        with server_process(_serve, port) as front:
             options = {
                 "azure_storage_account_name": ACCOUNT,
                 "azure_storage_account_key": KEY,
@@ -72,20 +72,6 @@ def _create_container(port: int) -> None:
     }
     url = f"http://127.0.0.1:{port}{path}?restype=container"
     urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers)).close()
-
-
-@contextmanager
-def _proxy(port: int) -> Iterator[int]:
-    """A process, because delta-rs' file system holds Python's lock while it waits."""
-    spawning = multiprocessing.get_context("spawn")
-    parent, child = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(port, child), daemon=True)
-    process.start()
-    try:
-        yield parent.recv()
-    finally:
-        process.terminate()
-        process.join()
 
 
 def _serve(port: int, pipe: Connection) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import re
 import threading
 from abc import abstractmethod
@@ -23,6 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from penstock_spark.lake.storage import StorageLocation
+from tests.pipeline.server_process import server_process
 
 CONTAINER = "lake"
 #: So few names in an answer that lists have several pages.
@@ -255,7 +255,7 @@ class CloudStore:
 @contextmanager
 def azure_store() -> Iterator[CloudStore]:
     """Configured as an account is, apart from the address."""
-    with _process(AzureHandler) as port:
+    with server_process(_serve, AzureHandler) as port:
         yield CloudStore(
             "az",
             {
@@ -268,7 +268,7 @@ def azure_store() -> Iterator[CloudStore]:
 
 @contextmanager
 def google_store() -> Iterator[CloudStore]:
-    with _process(GoogleHandler) as port:
+    with server_process(_serve, GoogleHandler) as port:
         account = {
             "gcs_base_url": f"http://127.0.0.1:{port}",
             "disable_oauth": True,
@@ -277,20 +277,6 @@ def google_store() -> Iterator[CloudStore]:
             "private_key_id": "",
         }
         yield CloudStore("gs", {"google_service_account_key": json.dumps(account)})
-
-
-@contextmanager
-def _process(handler: type[CloudHandler]) -> Iterator[int]:
-    """A process, because delta-rs' file system holds Python's lock while it waits."""
-    spawning = multiprocessing.get_context("spawn")
-    parent, child = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(handler, child), daemon=True)
-    process.start()
-    try:
-        yield parent.recv()
-    finally:
-        process.terminate()
-        process.join()
 
 
 def _serve(handler: type[CloudHandler], pipe: Connection) -> None:
